@@ -20,8 +20,11 @@ inline toml::table parse_toml(const std::string& text, const std::string& file) 
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
-    throw UsageError(file + ":" + std::to_string(error.source().begin.line) + ": " +
-                     std::string(error.description()));
+    const std::string what(error.description());
+    // What a text without quotation marks looks like.
+    const bool no_value = what.find("could not determine value type") != std::string::npos;
+    throw UsageError(file + ":" + std::to_string(error.source().begin.line) + ": " + what +
+                     (no_value ? "; a text stands in quotation marks" : ""));
   }
 }
 

@@ -108,7 +108,16 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
       return full_name(command) + ": a command is missing; there are: " + list(commands);
     }
   }
-  return full_name(command) + ": " + one_line(error.what());
+  std::string text = one_line(error.what());
+  // Of what has no name to write, the messages have the one that --help shows in capitals.
+  if (is(CLI::ExitCodes::RequiredError) && !text.empty() && text.front() != '-') {
+    for (char& c : text) {
+      if (c == ' ') break;
+      c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+    text += "; '" + full_name(command) + " --help' says what it is";
+  }
+  return full_name(command) + ": " + text;
 }
 
 }  // namespace convoy::cli

@@ -77,9 +77,11 @@ void validate(const BatchOptions& options) {
 
 std::vector<VectorName> vectors_of(const BatchState& state, BatchMethod method) {
   std::vector<VectorName> names = {state.weights, gradient_of(state.weights)};
-  for (const std::int64_t iteration : state.history) {
-    names.push_back(step_of(iteration));
-    names.push_back(change_of(iteration));
+  if (method == BatchMethod::lbfgs) {
+    for (const std::int64_t iteration : state.history) {
+      names.push_back(step_of(iteration));
+      names.push_back(change_of(iteration));
+    }
   }
   if (method == BatchMethod::conjugate_gradient && state.iteration > 0)
     names.push_back(state.direction);
@@ -127,7 +129,11 @@ BatchIteration BatchOptimizer::begin() {
   return first;
 }
 
-void BatchOptimizer::resume(BatchState state) { state_ = std::move(state); }
+// A method that doesn't use the history doesn't keep it up to date, either.
+void BatchOptimizer::resume(BatchState state) {
+  state_ = std::move(state);
+  if (options_.method != BatchMethod::lbfgs) state_.history.clear();
+}
 
 BatchOptimizer::Direction BatchOptimizer::steepest() const {
   const VectorName gradient = gradient_of(state_.weights);
@@ -267,6 +273,9 @@ void BatchOptimizer::keep_for_search(const VectorName& along, const std::map<dou
 BatchIteration BatchOptimizer::iterate() {
   const BatchState before = state_;
   try {
+    // What the iteration before has left. Not at its end: whoever has stored nothing of that yet
+    // makes it again, and whoever looks at what is stored finds the vectors.
+    space_.keep(vectors_of(state_, options_.method));
     Direction way = direction();
     bool own = true;
     if (!(way.slope < -kLeastDescent * way.length * std::sqrt(-steepest().slope)) ||
@@ -289,7 +298,6 @@ BatchIteration BatchOptimizer::iterate() {
       done.loss = state_.loss;
       done.gradient_norm = std::sqrt(-steepest().slope);
       done.ending = BatchEnding::no_step;
-      free_the_rest();
       return done;
     }
     if (!own) state_.history.clear();
@@ -307,7 +315,6 @@ BatchIteration BatchOptimizer::iterate() {
     } else if (state_.stalled >= options_.patience) {
       done.ending = BatchEnding::progress;
     }
-    free_the_rest();
     return done;
   } catch (...) {
     state_ = before;
@@ -362,15 +369,6 @@ void BatchOptimizer::take(const Direction& direction, const Step& step) {
   std::erase_if(state_.products, [&](const auto& entry) {
     return !is_known(entry.first.first) || !is_known(entry.first.second);
   });
-}
-
-// The iteration is done: where some of what it began with is gone already, it can't be made again.
-// What could not be freed is freed the next time.
-void BatchOptimizer::free_the_rest() {
-  try {
-    space_.keep(vectors_of(state_, options_.method));
-  } catch (const Failure&) {
-  }
 }
 
 bool BatchOptimizer::tells_of_curvature(std::int64_t iteration) const {

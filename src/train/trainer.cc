@@ -76,13 +76,15 @@ void Trainer::Impl::check_update(const StepReport& report) {
   const bool loss = !std::isfinite(report.loss);
   if (!loss && std::isfinite(report.gradient_norm)) return;
   const std::string step = std::to_string(moment_.step);
-  const std::string why = loss ? "the loss of step " + step + " is " + std::to_string(report.loss)
+  // Without the sign that the processor happens to give it.
+  const auto text = [](double x) { return std::isnan(x) ? "nan" : std::to_string(x); };
+  const std::string why = loss ? "the loss of step " + step + " is " + text(report.loss)
                                : "the norm of the gradient of step " + step + " is " +
-                                     std::to_string(report.gradient_norm) +
-                                     ", with which no update was made";
+                                     text(report.gradient_norm) + ", with which no update was made";
   const std::string weights = first_not_finite(all(), module(), meant_);
   const std::string gradient = first_said(all(), report.not_finite);
-  if (!weights.empty()) give_up(why + ", and '" + weights + "' has values that are none", weights);
+  if (!weights.empty())
+    give_up(why + ", and '" + weights + "' has values that are not finite", weights);
   if (!gradient.empty()) give_up(why + ", by the gradient of '" + gradient + "'", gradient);
   give_up(why, "");
 }

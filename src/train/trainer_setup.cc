@@ -1,5 +1,4 @@
 // What a training finds out and opens before its first update.
-#include <filesystem>
 #include <utility>
 
 #include "base/hold.h"
@@ -8,6 +7,7 @@
 #include "convoy/train/threads.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/resume_rules.h"
+#include "train/checkpoint/run_files.h"
 #include "train/finite.h"
 #include "train/run/place.h"
 #include "train/run/saved_score.h"
@@ -18,17 +18,13 @@
 
 namespace convoy::train {
 
-namespace fs = std::filesystem;
-
 Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Recipe& recipe,
                     TrainerOptions options)
     : world_(world),
       recipe_(recipe),
       options_(std::move(options)),
       optimizer_(registry.optimizer(recipe.optimizer.name)),
-      folder_(recipe.output.folder.empty()
-                  ? fs::absolute("runs/" + recipe.name).lexically_normal().string()
-                  : recipe.output.folder),
+      folder_(run_folder_of(recipe)),
       by_itself_(options_.resume == "latest" || options_.resume == kResumeAuto),
       checkpoints_(checkpoints_in(folder_)),
       timeline_(world, options_.timeline) {

@@ -21,12 +21,21 @@ TEST(Holds, ArePointsWithCountsAndRanks) {
   EXPECT_EQ(whole.count, 12);
   EXPECT_EQ(whole.rank, 0);
   EXPECT_EQ(whole.file, "x");
+  EXPECT_FALSE(whole.every);
+  EXPECT_TRUE(holds(whole, "checkpoint.write"));
+  EXPECT_FALSE(holds(whole, "checkpoint.write.more"));
+  const Hold all = parse_hold("batch.:3+@1=x");
+  EXPECT_EQ(all.count, 3);
+  EXPECT_TRUE(all.every);
+  EXPECT_EQ(all.rank, 1);
+  EXPECT_TRUE(holds(all, "batch.seal"));
+  EXPECT_FALSE(holds(all, "batches"));
 }
 
 TEST(Holds, OfAnotherFormAreRefused) {
   for (const char* text :
        {"", "start", "=x", "start=", "start:=x", "start:0=x", "start:-1=x", "start@1=x",
-        "start:1@=x", "start:1@x=y", "Start=x", "start:99999999999=x"})
+        "start:1@=x", "start:1@x=y", "start:+=x", "start+=x", "Start=x", "start:99999999999=x"})
     EXPECT_THROW(parse_hold(text), UsageError) << text;
 }
 

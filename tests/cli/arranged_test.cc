@@ -139,6 +139,8 @@ TEST_F(Arranged, ANetworkOverRanksAndOnAnotherGrid) {
   on_two.push_back("--resume");
   const JobResult resumed = Job(on_two).finish();
   ASSERT_EQ(resumed.exit_status, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("partitioned over 2 ranks: one holds up to"), std::string::npos)
+      << resumed.err;
   EXPECT_EQ(steps("other"), enough);
   // Whole, and on four ranks, what it says is the same.
   const std::string run = folder_ + "/other";

@@ -61,6 +61,17 @@ TEST(DownpourEnd, IsFoundByTheNextJob) {
   EXPECT_EQ(eval.exit_status, 0) << eval.err;
 }
 
+// As the documentation has them: no key but those of the recipe.
+TEST(DownpourEnd, OfARecipeThatNamesNoFolderIsInRuns) {
+  for (const std::string name : {"mnist-downpour", "mnist-softmax-sandblaster"}) {
+    const JobResult result =
+        Job({"train", test::source_folder() + "/recipes/" + name + ".toml", "--dry-run"}).finish();
+    EXPECT_EQ(result.exit_status, 0) << result.err;
+    const std::string folder = std::filesystem::current_path() / "runs" / name;
+    EXPECT_NE(result.out.find(folder + "/server/coordinator"), std::string::npos) << result.out;
+  }
+}
+
 // A run that went on from another one's checkpoint, and was lost before its own first one: to begin
 // from nothing would be another run, and the command that begins it again as it began is said.
 TEST(DownpourEnd, OfALostRunSaysWhatItWentOnFrom) {

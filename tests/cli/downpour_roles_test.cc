@@ -92,6 +92,10 @@ TEST_F(DownpourRoles, DivideTheCores) {
   setup_.columns = 100;
   EXPECT_EQ(role("evaluator").env, (Words{"CONVOY_COLUMNS=100", "OMP_NUM_THREADS=4"}));
   EXPECT_TRUE(role("evaluator").draws);
+  setup_.command = "convoy train mine.toml";
+  EXPECT_EQ(
+      role("evaluator").env,
+      (Words{"CONVOY_COLUMNS=100", "CONVOY_COMMAND=convoy train mine.toml", "OMP_NUM_THREADS=4"}));
   setup_.columns = 0;
   EXPECT_FALSE(role("evaluator").draws);
 }

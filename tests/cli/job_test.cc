@@ -325,7 +325,7 @@ TEST(JobCommand, SaysWhatIsWrong) {
   test::spill(scratch.path("bad.toml"), "[[role]]\nname = 'a'\ncommand = []\norder = 'x'\n");
   test::spill(scratch.path("folder.toml"), "[job]\nfolder = '/proc/none'\n" + role("a", "true"));
   const std::pair<Lines, std::string> cases[] = {
-      {{"job"}, "file is required"},
+      {{"job"}, "FILE is required; 'convoy job --help' says what it is"},
       {{"job", "/nowhere.toml"}, "/nowhere.toml"},
       {{"job", "--dry-runs", "x"}, "did you mean --dry-run?"},
       {{"job", "--grace", "-1", "x"}, "'-1' is not a number above 0"},

@@ -187,6 +187,7 @@ TEST_F(PlanBatch, MistakesAreFoundBeforeAnythingIsMeasured) {
   };
   refused("--target", "train_loss=1", "--target and --targets contradict each other");
   refused("--batches", "16", "--batches: updates by batch need two different ones at least");
+  refused("--seeds", "1", "2 batches with 1 run of each rate are too few: updates by batch need");
   refused("--time", "1,4", "--machine says how long updates take; leave --time out");
   refused("--budget", "1d", "'1d' is no length of time, as 90s, 30m, 2h");
   refused("--set", "grid.partitions=2", "grid.partitions is 2");

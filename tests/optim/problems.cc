@@ -71,7 +71,7 @@ Problem problem(std::string name, double minimum, Residuals residuals, double ot
   return {std::move(name), minimum, other_minimum, loss};
 }
 
-Duals rosenbrock(const Duals& x) {
+Duals rosenbrock_residuals(const Duals& x) {
   Duals r;
   for (std::size_t i = 0; i < x.size(); i += 2) {
     r.push_back(10 * (x[i + 1] - square(x[i])));
@@ -244,7 +244,7 @@ Duals broyden_tridiagonal(const Duals& x) {
 
 std::vector<Problem> problems() {
   return {
-      problem("rosenbrock", 0, rosenbrock),
+      problem("rosenbrock", 0, rosenbrock_residuals),
       problem("freudenstein_roth", 0, freudenstein_roth, 48.98425368),
       problem("powell_badly_scaled", 0,
               [](const Duals& x) {
@@ -266,7 +266,7 @@ std::vector<Problem> problems() {
       problem("brown_dennis", 85822.20163, brown_dennis),
       problem("biggs_exp6", 0, biggs_exp6, 5.655649925e-3),
       problem("watson", 2.287670054e-3, watson),
-      problem("extended_rosenbrock", 0, rosenbrock),
+      problem("extended_rosenbrock", 0, rosenbrock_residuals),
       problem("extended_powell", 0, powell_singular),
       problem("penalty", 7.087651467e-5, penalty),
       problem("variably_dimensioned", 0, variably_dimensioned),

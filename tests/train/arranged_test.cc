@@ -220,6 +220,7 @@ TEST_F(ArrangedTest, AGridThatDoesNotFitIsSaid) {
   const int ranks = test_world().size();
   const std::string said = refusal(halves("grid", {"grid.replicas=5"}));
   EXPECT_NE(said.find("the grid of 5 x 2 (replicas x partitions)"), std::string::npos) << said;
+  EXPECT_NE(said.find(": it is for 10 ranks (-n 10); "), std::string::npos) << said;
   EXPECT_NE(said.find("these would: " + std::to_string(ranks) + " x 1"), std::string::npos) << said;
   const std::string both = test::message_of<UsageError>([&] {
     chain("mistakes", {"strategy=halves", "grid.partitions=5", "optimizer.lr=-1",

@@ -216,6 +216,11 @@ TEST(Grid, HasReplicasAndPartitions) {
     EXPECT_EQ(grid.replica() * partitions + grid.partition(), all.rank());
   }
   EXPECT_THROW(parallel::GridShape::of(1, 0, all.size()), UsageError);
+  const std::string said = test::message_of<UsageError>([] { parallel::GridShape::of(0, 2, 1); });
+  EXPECT_EQ(
+      said,
+      "the grid of 2 partitions per replica doesn't have 1 place for 1 rank: it is for 2 ranks "
+      "or a multiple of them (-n 2); these would: 1 x 1 (replicas x partitions)");
   EXPECT_THROW(parallel::GridShape::of(all.size() + 1, 1, all.size()), UsageError);
 }
 

@@ -53,6 +53,14 @@ TEST_F(RecipeTest, TasksHaveKeys) {
             std::string::npos);
 }
 
+TEST_F(RecipeTest, AKeyWithoutItsTableAndATextWithoutQuotesAreFound) {
+  EXPECT_NE(
+      problems(kGood, {"lr=0.1"}).find("lr: there is no such key; did you mean optimizer.lr?"),
+      std::string::npos);
+  EXPECT_NE(problems("[model]\nname = resnet18\n").find("; a text stands in quotation marks"),
+            std::string::npos);
+}
+
 // What checkpoints of former versions have in them.
 TEST_F(RecipeTest, FormerRecipesAreReadAsTodays) {
   const std::string former = std::string(kGood) + R"(

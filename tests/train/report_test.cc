@@ -102,6 +102,28 @@ TEST_F(ReportTest, OfABatchOptimization) {
   EXPECT_FALSE(has(make_report({usual("usual")}), "Who had which portions"));
 }
 
+// Its rows are the evaluator's, which is no rank of those that train.
+TEST_F(ReportTest, OfAJobAroundAParameterServer) {
+  const std::string run = make_run("job", replaced(run_row_on(1), "\"unit\"",
+                                                   "\"strategy\": \"sandblaster\", \"shares\": 1, "
+                                                   "\"partitions\": 1, \"unit\"") +
+                                              step_row(1, 1));
+  spill(run + "/recipe.toml",
+        "strategy = \"sandblaster\"\n[sandblaster]\nreplicas = 3\nshards = 2\n");
+  const std::string page = make_report({run});
+  EXPECT_TRUE(has(page, "<dt>replicas</dt><dd>3</dd>")) << page;
+  EXPECT_TRUE(has(page, "<dt>shards</dt><dd>2</dd>"));
+  EXPECT_TRUE(has(page, "<dt>evaluator's host</dt>"));
+  for (const char* of_ranks : {"<dt>ranks</dt>", "<dt>grid</dt>", "hosts × ranks", "Learning rate"})
+    EXPECT_FALSE(has(page, of_ranks)) << of_ranks;
+  EXPECT_TRUE(has(page, "Length of a step"));
+  // Beside others it is no run on one rank to which theirs are compared.
+  const std::string both = make_report({run, usual("usual")});
+  EXPECT_TRUE(has(both, "<td>3 replicas</td>"));
+  EXPECT_TRUE(has(both, "Learning rate, or length of a step"));
+  EXPECT_FALSE(has(both, "Speed-up"));
+}
+
 TEST_F(ReportTest, EvaluationsOnTrainingDataAreNoValidation) {
   std::string run = run_row();
   run.insert(run.find("\"step\""), R"("evaluated": "data.train", )");
@@ -125,7 +147,8 @@ TEST_F(ReportTest, OfSeveralRuns) {
 TEST_F(ReportTest, SaysWhatDiffersInTheRecipes) {
   const std::string one = usual("one"), two = usual("two", 0.05);
   spill(one + "/recipe.toml",
-        "name = \"one\"\nseed = 1  # of all\n[optimizer]\nlr = 0.1\n[grid]\npartitions = 1\n");
+        "name = \"one\"\nseed = 1  # of all\n[optimizer]\nlr = 0.1\n[grid]\npartitions = 1\n"
+        "[data]\nmean = [0.485, 0.229]\n");
   spill(two + "/recipe.toml",
         "name = \"two\"\nseed = 1\n[optimizer]\nlr = 0.2\n[grid]\npartitions = 4\n"
         "[hybrid]\nscheme = \"<b>\"\n");
@@ -137,6 +160,7 @@ TEST_F(ReportTest, SaysWhatDiffersInTheRecipes) {
   const std::string from = page.substr(page.find("What differs in the recipes"));
   const std::string part = from.substr(0, from.find("</table>"));
   EXPECT_TRUE(has(part, "<code>optimizer.lr</code></th><td>0.1</td><td>0.2</td>")) << part;
+  EXPECT_TRUE(has(part, "<code>data.mean</code></th><td>[0.485, 0.229]</td>")) << part;
   EXPECT_TRUE(has(part, "<code>grid.partitions</code></th><td>1</td><td>4</td>")) << part;
   EXPECT_TRUE(has(part, "<code>hybrid.scheme</code></th><td><span class=\"soft\">–</span></td>"));
   EXPECT_FALSE(has(part, "<b>")) << part;

@@ -49,6 +49,14 @@ class RunFilesTest : public testing::Test {
   std::string folder_ = scratch_.path("run");
 };
 
+TEST_F(RunFilesTest, AreInTheFolderThatTheRecipeSaysOrInRuns) {
+  Recipe recipe;
+  recipe.name = "mine";
+  EXPECT_EQ(run_folder_of(recipe), (fs::current_path() / "runs/mine").string());
+  recipe.output.folder = "../other";
+  EXPECT_EQ(run_folder_of(recipe), (fs::current_path().parent_path() / "other").string());
+}
+
 TEST_F(RunFilesTest, WithoutOverwriteNothingIsRemoved) {
   // Prepared by the user, with rights of its own.
   fs::create_directories(folder_ + "/checkpoints");

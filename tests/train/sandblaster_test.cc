@@ -1,188 +1,19 @@
 // Sandblaster jobs from beginning to end: what replicas compute, and what comes of it.
 #include "convoy/train/sandblaster.h"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
+#include <string>
+#include <vector>
 
-#include "convoy/base/error.h"
-#include "convoy/train/sandblaster_roles.h"
-#include "convoy/train/trained.h"
-#include "tests/base/scratch.h"
-#include "tests/train/sandblaster_fake.h"
-#include "tests/train/small_world.h"
+#include "tests/train/sandblaster_fixture.h"
 
 namespace convoy::train {
 namespace {
-
-using testing_data::FakeBatchJob;
-
-// 60 samples in 8 portions, of 8 and one of 4, computed 5 samples at a time.
-constexpr const char* kSandblasterRecipe = R"(
-name = "job"
-strategy = "sandblaster"
-threads = 1
-precision = "float64"
-[model]
-name = "mlp"  # whose first weights need no generator, which threads would share
-[model.options]
-hidden = [16]
-[data]
-reader = "stripes"
-[data.train]
-size = 60
-[data.validation]
-size = 30
-[training]
-batch = 5
-steps = 6
-[output]
-tensorboard = false
-rank_times_every_steps = 0
-[sandblaster]
-portion = 8
-replicas = 2
-)";
-
-// Softmax, with something that is no part of a function of its parameters.
-class Odd final : public model::Network {
- public:
-  Odd(std::int64_t classes, bool counts) : classes_(classes), counts_(counts) {
-    fc_ = register_module("fc", torch::nn::Linear(36, classes));
-    if (counts)
-      passes_ = register_buffer("passes", torch::zeros({1}));
-    else
-      spare_ = register_module("spare", torch::nn::Linear(5, 7));
-  }
-  torch::Tensor forward(torch::Tensor x) override {
-    if (counts_ && is_training()) passes_ += 1;
-    return fc_(x.flatten(1));
-  }
-  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
-  std::int64_t classes() const override { return classes_; }
-
- private:
-  std::int64_t classes_;
-  bool counts_;
-  torch::nn::Linear fc_{nullptr}, spare_{nullptr};
-  torch::Tensor passes_;
-};
-
-// Softmax of what dropout leaves. Its first weights need no generator either.
-class Thinned final : public model::Network {
- public:
-  explicit Thinned(std::int64_t classes) : classes_(classes) {
-    fc_ = register_module("fc", torch::nn::Linear(36, classes));
-    const torch::NoGradGuard no_grad;
-    fc_->weight.copy_(torch::linspace(-0.1, 0.1, fc_->weight.numel()).view({classes, 36}));
-    fc_->bias.zero_();
-  }
-  torch::Tensor forward(torch::Tensor x) override {
-    return fc_(torch::dropout(x.flatten(1), 0.5, is_training()));
-  }
-  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
-  std::int64_t classes() const override { return classes_; }
-
- private:
-  std::int64_t classes_;
-  torch::nn::Linear fc_{nullptr};
-};
-
-class SandblasterTest : public testing::Test {
- protected:
-  using Overrides = std::vector<std::string>;
-
-  void SetUp() override { testing_data::add_small_world(registry_); }
-
-  Recipe recipe(Overrides more = {}) {
-    more.insert(more.begin(), "output.folder=\"" + scratch_.path() + "/run\"");
-    return parse_recipe({kSandblasterRecipe, "job", "/"}, more, registry_.vocabulary());
-  }
-
-  // What a thread throws is kept, and ends the job.
-  template <typename T>
-  void on_thread(FakeBatchJob<T>& job, const std::function<void(comm::World&)>& body,
-                 int ranks = 1) {
-    threads_.emplace_back([this, &job, body, ranks] {
-      try {
-        comm::World::run_threads(ranks, body);
-      } catch (const std::exception& error) {
-        {
-          const std::lock_guard lock(mutex_);
-          if (error_.empty()) error_ = error.what();
-        }
-        job.end("a process failed");
-      }
-    });
-  }
-
-  struct Outcome {
-    RunResult result;
-    std::vector<BatchReplicaResult> replicas;
-    std::string error;  // of a process
-  };
-  // A whole job.
-  template <typename T>
-  Outcome run(FakeBatchJob<T>& job, const Recipe& recipe, std::function<bool()> stop = {},
-              const std::string& resume = "") {
-    Outcome outcome;
-    TrainerOptions options;
-    options.progress = false;
-    options.overwrite = resume.empty();
-    options.resume = resume;
-    options.should_stop = std::move(stop);
-    const int partitions = static_cast<int>(recipe.grid.partitions);
-    on_thread<T>(
-        job,
-        [&, options](comm::World& world) {
-          const RunResult own =
-              run_batch_evaluator(world, registry_, recipe, testing_data::connect_to(job), options);
-          if (world.rank() > 0) return;
-          outcome.result = own;
-          job.end("its evaluator was told to stop");  // as who starts the processes
-        },
-        partitions);
-    outcome.replicas.resize(static_cast<std::size_t>(sandblaster_of(recipe).replicas));
-    for (BatchReplicaResult& replica : outcome.replicas) {
-      on_thread<T>(
-          job,
-          [&](comm::World& world) {
-            const BatchReplicaResult own =
-                run_batch_replica(world, registry_, recipe, testing_data::connect_to(job), {});
-            if (world.rank() == 0) replica = own;
-          },
-          partitions);
-    }
-    job.optimize();
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-    outcome.error = std::exchange(error_, "");
-    return outcome;
-  }
-
-  static State saved(const std::string& checkpoint) {
-    return read_checkpoint(checkpoint, open_checkpoint(checkpoint), 0, 1);
-  }
-  static void expect_same(const Tensors& a, const Tensors& b, double tolerance) {
-    ASSERT_EQ(a.size(), b.size());
-    for (const auto& [name, tensor] : a) {
-      ASSERT_TRUE(b.contains(name)) << name;
-      const auto difference = (tensor.to(torch::kDouble) - b.at(name).to(torch::kDouble)).abs();
-      EXPECT_LE(difference.max().item<double>(), tolerance) << name;
-    }
-  }
-
-  Registry registry_;
-  test::Scratch scratch_;
-  std::vector<std::thread> threads_;
-  std::mutex mutex_;
-  std::string error_;
-};
 
 TEST_F(SandblasterTest, AnyReplicasAndGroupsComeToTheSameBits) {
   std::vector<double> weights;
@@ -285,26 +116,6 @@ TEST_F(SandblasterTest, TheObjectiveIsTheMeanLossOfAllSamples) {
   }
 }
 
-// Whatever is drawn by chance, each evaluation is of the same function.
-TEST_F(SandblasterTest, AugmentationAndDropoutAreTheSameInEachEvaluation) {
-  registry_.add_model("thinned",
-                      [](const ModelRequest& r) { return std::make_shared<Thinned>(r.classes); });
-  std::vector<double> before;
-  for (const std::uint8_t level : {0, 2}) {
-    const Recipe r =
-        recipe({"model={name=\"thinned\"}", "data.augment.crop=random_padded",
-                "data.augment.padding=2", "data.augment.flip=true", "sandblaster.replicas=1"});
-    FakeBatchJob<double> job(r, level);
-    const Outcome outcome = run(job, r);
-    ASSERT_EQ(outcome.error, "");
-    // A function that changed between evaluations would have no minimum to come near to.
-    EXPECT_LT(job.state().loss, 1.0);
-    const std::vector<double>& mine = job.weights(job.state().weights);
-    if (before.empty()) before = mine;
-    EXPECT_EQ(mine, before);
-  }
-}
-
 TEST_F(SandblasterTest, InSinglePrecisionVectorsAreFloats) {
   const Recipe r = recipe({"precision=float32", "training.steps=10"});
   FakeBatchJob<float> job(r, 1);
@@ -329,53 +140,6 @@ TEST_F(SandblasterTest, AReplicaMayBeDivided) {
   expect_same(saved(outcome.result.checkpoint).model, a.model, 1e-7);
 }
 
-TEST_F(SandblasterTest, WhoIsGivenUpTakesPartAgain) {
-  const Recipe r = recipe();
-  FakeBatchJob<double> plain(r, 0);
-  Outcome outcome = run(plain, r);
-  ASSERT_EQ(outcome.error, "");
-  const std::vector<double> expected = plain.weights(plain.state().weights);
-  FakeBatchJob<double> job(r, 0);
-  std::atomic<int> groups{0};
-  std::atomic<bool> dropped{false};
-  job.before_add = [&](std::uint64_t client, const server::PortionGroup&) {
-    if (++groups > 10 && !dropped.exchange(true)) job.drop(client);
-  };
-  outcome = run(job, r);
-  ASSERT_EQ(outcome.error, "");
-  EXPECT_TRUE(dropped);
-  EXPECT_EQ(outcome.replicas[0].joined + outcome.replicas[1].joined, 3u);
-  EXPECT_EQ(job.weights(job.state().weights), expected);
-}
-
-// Who comes back late finds that others have done its groups, and that the weights of their
-// evaluation are gone.
-TEST_F(SandblasterTest, WeightsThatAreGoneAreNoMistake) {
-  const Recipe r = recipe();
-  FakeBatchJob<double> job(r, 0);
-  std::atomic<int> fetches{0};
-  job.before_fetch = [&](std::uint64_t client, const optim::VectorName& name) {
-    if (name.iteration != 1 || fetches++ > 0) return;
-    job.hand_out_again(client);
-    ASSERT_TRUE(job.wait_past({name.iteration, name.evaluation}));
-    throw UsageError("there is no such vector");
-  };
-  const Outcome outcome = run(job, r);
-  ASSERT_EQ(outcome.error, "");
-  EXPECT_GE(fetches, 2);
-  EXPECT_EQ(outcome.result.steps, 6);
-}
-
-// Those of an evaluation that goes on are missed.
-TEST_F(SandblasterTest, WeightsThatAreMissingAreSaid) {
-  const Recipe r = recipe({"sandblaster.replicas=1"});
-  FakeBatchJob<double> job(r, 0);
-  job.before_fetch = [&](std::uint64_t, const optim::VectorName& name) {
-    if (name.iteration == 1) throw UsageError("there is no such vector");
-  };
-  EXPECT_EQ(run(job, r).error, "there is no such vector");
-}
-
 TEST_F(SandblasterTest, EndsWhereTheMethodDoes) {
   const Recipe r = recipe({"training.steps=500", "sandblaster.gradient_norm=0.05"});
   FakeBatchJob<double> job(r, 1);
@@ -387,83 +151,6 @@ TEST_F(SandblasterTest, EndsWhereTheMethodDoes) {
   EXPECT_TRUE(outcome.result.evaluation);
   EXPECT_EQ(outcome.result.evaluated_at, outcome.result.steps);
   EXPECT_EQ(job.ended(), "the gradient is small enough");
-}
-
-TEST_F(SandblasterTest, ToldToStopItSavesWhatThereIs) {
-  const Recipe r = recipe({"training.steps=100000", "sandblaster.gradient_norm=0"});
-  FakeBatchJob<double> job(r, 1);
-  const Outcome outcome = run(job, r, [&job] { return job.evaluations() > 3; });
-  ASSERT_EQ(outcome.error, "");
-  EXPECT_TRUE(outcome.result.stopped);
-  EXPECT_NE(outcome.result.checkpoint, "");
-}
-
-// All that the method goes on from is in a checkpoint, and it doesn't matter who goes on.
-TEST_F(SandblasterTest, GoesOnFromACheckpointWithTheSameBits) {
-  for (const std::string method : {"lbfgs", "conjugate_gradient"}) {
-    SCOPED_TRACE(method);
-    const auto steps = [&](int count, int replicas) {
-      return recipe({"training.steps=" + std::to_string(count),
-                     "sandblaster.replicas=" + std::to_string(replicas),
-                     "sandblaster.method=" + method, "sandblaster.curvature=0.1"});
-    };
-    FakeBatchJob<double> whole(steps(7, 1), 1);
-    ASSERT_EQ(run(whole, steps(7, 1)).error, "");
-    FakeBatchJob<double> first(steps(4, 2), 0);
-    Outcome outcome = run(first, steps(4, 2));
-    ASSERT_EQ(outcome.error, "");
-    const State state = saved(outcome.result.checkpoint);
-    EXPECT_EQ(state.lists.at("batch").front(), "iteration 4");
-    EXPECT_TRUE(state.optimizer.contains("gradient/fc1.weight"));
-    EXPECT_EQ(state.optimizer.contains("step.4/fc1.weight"), method == "lbfgs");
-    EXPECT_EQ(state.optimizer.contains("direction/fc1.weight"), method != "lbfgs");
-    FakeBatchJob<double> second(steps(7, 3), 2);
-    outcome = run(second, steps(7, 3), {}, outcome.result.checkpoint);
-    ASSERT_EQ(outcome.error, "");
-    EXPECT_EQ(outcome.result.steps, 7);
-    EXPECT_EQ(second.state(), whole.state());
-    EXPECT_EQ(second.weights(second.state().weights), whole.weights(whole.state().weights));
-    EXPECT_EQ(second.evaluations() + first.evaluations(), whole.evaluations());
-  }
-}
-
-// Another strategy takes the weights, and its optimizer begins anew.
-TEST_F(SandblasterTest, OtherStrategiesGoOnFromItsWeights) {
-  const Recipe r = recipe();
-  FakeBatchJob<double> job(r, 1);
-  const Outcome outcome = run(job, r);
-  ASSERT_EQ(outcome.error, "");
-  const double before = job.state().loss;
-  const Recipe sync =
-      recipe({"strategy=sync", "training.steps=30", "optimizer.lr=0.01", "optimizer.name=adam",
-              "output.folder=\"" + scratch_.path() + "/sync\""});
-  comm::World::run_threads(1, [&](comm::World& world) {
-    TrainerOptions options;
-    options.progress = false;
-    options.resume = outcome.result.checkpoint;
-    const RunResult result = Trainer(world, registry_, sync, options).run();
-    EXPECT_EQ(result.steps, 30);
-    EXPECT_LT(result.loss, before + 0.1);
-    Trained trained(world, registry_,
-                    find_trained(registry_, outcome.result.checkpoint, Which::newest, {}));
-    const auto score = trained.evaluate(std::make_shared<testing_data::Stripes>(30));
-    ASSERT_FALSE(score.figures.empty());
-    for (std::size_t i = 0; i < score.figures.size(); ++i)
-      EXPECT_EQ(score.figures[i].value, outcome.result.evaluation->figures[i].value);
-  });
-}
-
-TEST_F(SandblasterTest, SaysWhatAnotherMethodLacks) {
-  const Recipe r = recipe({"training.steps=2"});
-  FakeBatchJob<double> job(r, 1);
-  Outcome outcome = run(job, r);
-  ASSERT_EQ(outcome.error, "");
-  const Recipe other = recipe({"sandblaster.method=conjugate_gradient"});
-  FakeBatchJob<double> second(other, 1);
-  outcome = run(second, other, {}, outcome.result.checkpoint);
-  EXPECT_NE(outcome.error.find("the checkpoint has no vector 'direction 2"), std::string::npos)
-      << outcome.error;
-  EXPECT_NE(outcome.error.find("sandblaster.method"), std::string::npos) << outcome.error;
 }
 
 TEST_F(SandblasterTest, MetricsSayWhoHadWhichPortions) {
@@ -495,46 +182,6 @@ TEST_F(SandblasterTest, MetricsSayWhoHadWhichPortions) {
   EXPECT_TRUE(names.contains("replica-1"));
 }
 
-TEST_F(SandblasterTest, NetworksThatAreNoOneFunctionAreRefused) {
-  const Recipe r =
-      recipe({"model={name=\"small\", options={norm=true}}", "sandblaster.replicas=1"});
-  FakeBatchJob<double> job(r, 1);
-  const Outcome outcome = run(job, r);
-  EXPECT_NE(outcome.error.find("the network has batch normalization ('bn.running_mean')"),
-            std::string::npos)
-      << outcome.error;
-}
-
-// One whose training passes change a buffer that no optimizer knows.
-TEST_F(SandblasterTest, ABufferThatChangesIsRefused) {
-  registry_.add_model("counting",
-                      [](const ModelRequest& r) { return std::make_shared<Odd>(r.classes, true); });
-  const Recipe r = recipe({"model={name=\"counting\"}", "sandblaster.replicas=1"});
-  FakeBatchJob<double> job(r, 1);
-  const Outcome outcome = run(job, r);
-  EXPECT_NE(outcome.error.find("a pass in training changes 'passes' of the network"),
-            std::string::npos)
-      << outcome.error;
-}
-
-TEST_F(SandblasterTest, ParametersThatNothingUsesStayAsTheyAre) {
-  registry_.add_model(
-      "spare", [](const ModelRequest& r) { return std::make_shared<Odd>(r.classes, false); });
-  const Recipe r = recipe({"model={name=\"spare\"}", "sandblaster.replicas=1"});
-  FakeBatchJob<double> job(r, 1);
-  std::vector<double> first;
-  job.before_fetch = [&](std::uint64_t, const optim::VectorName& name) {
-    if (name == optim::VectorName{}) first = job.weights(name);
-  };
-  const Outcome outcome = run(job, r);
-  ASSERT_EQ(outcome.error, "");
-  const std::vector<double>& last = job.weights(job.state().weights);
-  std::size_t changed = 0, alike = 0;
-  for (std::size_t i = 0; i < last.size(); ++i) ++(last[i] == first[i] ? alike : changed);
-  EXPECT_EQ(alike, 5u * 7 + 7);
-  EXPECT_EQ(changed, 36u * 3 + 3);
-}
-
 // Fewer portions than replicas, and groups that could be larger.
 TEST_F(SandblasterTest, OnePortionIsEnough) {
   const Recipe r = recipe({"sandblaster.portion=100", "sandblaster.replicas=3"});
@@ -543,29 +190,6 @@ TEST_F(SandblasterTest, OnePortionIsEnough) {
   ASSERT_EQ(outcome.error, "");
   EXPECT_EQ(outcome.result.steps, 6);
   EXPECT_LT(job.state().loss, 0.8);
-}
-
-TEST_F(SandblasterTest, AFirstLossThatIsNotFiniteIsSaid) {
-  const Recipe r = recipe();
-  FakeBatchJob<double> job(r, 1);
-  job.loss_of = [](const server::EvaluationId&, double) { return INFINITY; };
-  const Outcome outcome = run(job, r);
-  EXPECT_NE(outcome.error.find("the first loss or gradient is not finite"), std::string::npos)
-      << outcome.error;
-  EXPECT_NE(outcome.error.find("Look at the data"), std::string::npos) << outcome.error;
-}
-
-// A step to where the loss is none is too long.
-TEST_F(SandblasterTest, ALaterLossThatIsNotFiniteShortensTheStep) {
-  const Recipe r = recipe();
-  FakeBatchJob<double> job(r, 1);
-  job.loss_of = [](const server::EvaluationId& id, double loss) {
-    return id == server::EvaluationId{1, 0} || id == server::EvaluationId{1, 1} ? INFINITY : loss;
-  };
-  const Outcome outcome = run(job, r);
-  ASSERT_EQ(outcome.error, "");
-  EXPECT_EQ(outcome.result.steps, 6);
-  EXPECT_LT(job.state().loss, 1.2);
 }
 
 }  // namespace

@@ -116,15 +116,15 @@ struct BatchIteration {
 };
 
 // One thread at a time. Exceptions of space and objective pass through: the state is then that of
-// the iteration's start, and iterate() makes the same iteration again. But a Failure to free what a
-// finished iteration no longer needs is none of it: the next one frees that.
+// the iteration's start, and iterate() makes the same iteration again. What an iteration no longer
+// needs is freed by the next one, when that begins: until then both states have their vectors.
 class BatchOptimizer {
  public:
   BatchOptimizer(const BatchOptions& options, Space& space, Objective& objective);
 
   // Evaluates at `weights`, which the space has, of iteration 0 and evaluation 0.
   BatchIteration begin();
-  // Goes on from a state of a run with the same method.
+  // Goes on from a state of which the space has what vectors_of() names for this method.
   void resume(BatchState state);
   // After begin() or resume(), until something has an ending.
   BatchIteration iterate();
@@ -156,7 +156,6 @@ class BatchOptimizer {
   Step search(const Direction& direction, double first_step, int evaluations_before);
   void take(const Direction& direction, const Step& step);
   void keep_for_search(const VectorName& along, const std::map<double, Step>& tried, double best);
-  void free_the_rest();
   void make_change(std::int64_t iteration, std::span<const Term> difference);
   bool tells_of_curvature(std::int64_t iteration) const;
 

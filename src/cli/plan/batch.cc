@@ -83,6 +83,13 @@ Sweep sweep_of(const BatchArguments& arguments, const Planned& planned) {
   sweep.rates = arguments.rates.empty() ? std::vector<double>{rate / 2, rate, rate * 2}
                                         : parse_positive_numbers(arguments.rates, "--rates");
   sweep.seeds = arguments.seeds;
+  // With a budget runs follow from what is known by then, and a folder may have others already.
+  const auto runs = sweep.batches.size() * static_cast<std::size_t>(std::max(0, sweep.seeds));
+  if (runs < 3 && !sweep.smaller_batches && arguments.budget.empty() && !arguments.resume)
+    throw UsageError("--batches, --seeds: " + std::to_string(sweep.batches.size()) +
+                     " batches with " + std::to_string(sweep.seeds) +
+                     " run of each rate are too few: updates by batch need three runs at least; "
+                     "--seeds 2, or a third batch");
   sweep.repetitions = arguments.repetitions;
   sweep.workers = counts(arguments.workers, "--workers", powers(2, most), planned.samples);
   sweep.jobs = arguments.jobs;

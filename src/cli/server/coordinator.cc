@@ -97,6 +97,8 @@ std::optional<coordinator::BatchSettings> batch_of(const server::JobPlan& plan) 
   settings.iterations = train::batch_iterations(recipe);
   settings.l2 = sandblaster.l2;
   settings.ends_job = false;  // the evaluator does, with the last checkpoint
+  // It has said why. Nothing is trained then, so that no evaluator may take it for the end.
+  settings.mistake = [](const std::string&) { std::_Exit(kExitUsage); };
   settings.groups.largest = train::largest_group_level(recipe);
   settings.groups.backups = sandblaster.copies;
   return settings;

@@ -1,4 +1,4 @@
-// Runs a job with strategy "downpour" from its beginning to its end.
+// Runs a job with strategy "downpour" or "sandblaster" from its beginning to its end.
 #pragma once
 
 #include <functional>

@@ -134,6 +134,7 @@ class Roles {
     role.plain = true;
     role.draws = setup_.columns > 0;
     role.env.push_back("CONVOY_COLUMNS=" + std::to_string(setup_.columns));
+    if (!setup_.command.empty()) role.env.push_back("CONVOY_COMMAND=" + setup_.command);
     set_threads(role);
   }
 

@@ -1,4 +1,4 @@
-// The processes of a job with strategy "downpour", as roles.
+// The processes of a job with strategy "downpour" or "sandblaster", as roles.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ struct DownpourSetup {
   int restarts = 3;                // of each replica, and of the evaluator
   int threads = 1;                 // of each process of a replica, and of the evaluator
   int columns = 0;                 // of the terminal that the evaluator draws on; 0: none
+  std::string command;             // that starts the job, for the run's metrics; empty: not said
   std::vector<std::string> hosts;  // empty: this one
   std::string certificates;        // folder; empty: plain connections, on this host alone
   std::vector<std::string> etcd;

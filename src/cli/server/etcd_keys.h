@@ -1,4 +1,4 @@
-// What a job with strategy "downpour" leaves in etcd.
+// What a job with strategy "downpour" or "sandblaster" leaves in etcd.
 #pragma once
 
 #include <string>

@@ -7,18 +7,16 @@ namespace convoy::cli {
 void add_replica_command(CLI::App& app, Outcome& outcome) {
   add_later(app, "replica",
             "Train with others on a parameter server, as the coordinator's recipe says\n"
-            "(docs/downpour.md,\ndocs/sandblaster.md). -n: as many ranks as grid.partitions. Told "
-            "to stop, it leaves in "
-            "order.",
+            "(docs/downpour.md, docs/sandblaster.md). -n: as many ranks as grid.partitions.\n"
+            "Told to stop, it leaves in order.",
             outcome);
 }
 
 void add_evaluator_command(CLI::App& app, Outcome& outcome) {
   add_later(app, "evaluator",
             "Evaluate what replicas train on a parameter server, and write its checkpoints\n"
-            "(docs/downpour.md,\ndocs/sandblaster.md). Told to stop, it writes one and exits with "
-            "status 75; another "
-            "evaluator goes\non.",
+            "(docs/downpour.md, docs/sandblaster.md). Told to stop, it writes one and exits with\n"
+            "status 75; another evaluator goes on.",
             outcome);
 }
 

@@ -39,11 +39,19 @@ struct StatusArguments {
 
 // "host:port", or the run folder of a job that was started here, or that of its servers' data.
 std::string address_of(const std::string& text) {
-  if (!std::filesystem::is_directory(text)) return text;
+  if (!std::filesystem::is_directory(text)) {
+    if (text.find(':') == std::string::npos)
+      throw UsageError("there is no folder " + text +
+                       "; name the run folder of a job that was started here, or the address of "
+                       "its coordinator, as 127.0.0.1:7400");
+    return text;
+  }
   auto record = JobData(text + "/server").record();
   if (!record) record = JobData(text).record();
   if (!record)
-    throw UsageError(text + " is the folder of no job on a parameter server that is under way");
+    throw UsageError(text +
+                     " is the folder of no job on a parameter server that is under way; convoy "
+                     "report shows how a run went that is over");
   return record->address;
 }
 

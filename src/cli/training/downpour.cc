@@ -20,6 +20,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_files.h"
 #include "train/checkpoint/run_lock.h"
+#include "train/logging/environment.h"
 
 namespace convoy::cli {
 namespace {
@@ -70,6 +71,9 @@ DownpourSetup setup_of(const train::Recipe& recipe, const TrainArguments& argume
   setup.etcd = job.etcd;
   if (!own.certificates.empty()) setup.certificates = fs::absolute(own.certificates).string();
   setup.columns = columns();
+  // What is shown is to be short, and a line.
+  const std::string command = train::command_line();
+  if (!own.dry_run && command.find('\n') == std::string::npos) setup.command = command;
   setup.threads = threads_of(recipe, setup);
   return setup;
 }
@@ -126,10 +130,11 @@ void add_downpour_options(CLI::App& command, DownpourArguments& own) {
                    "nothing else");
 }
 
-int train_downpour(const train::Recipe& recipe, const TrainArguments& arguments,
+int train_downpour(train::Recipe recipe, const TrainArguments& arguments,
                    const DownpourArguments& own) {
   check_options(recipe.strategy, arguments);
-  const std::string folder = fs::absolute(recipe.output.folder).string();
+  const std::string folder = train::run_folder_of(recipe);
+  recipe.output.folder = folder;
   if (const std::string who = train::run_at_work(folder); !who.empty() && !own.dry_run)
     throw UsageError(folder + " is in use by another run: " + who);
   DownpourOrder order;

@@ -26,7 +26,7 @@ struct TrainArguments {
 
 // Returns the exit status. Throws UsageError for options that mean nothing there, and as
 // run_downpour_job() does.
-int train_downpour(const train::Recipe& recipe, const TrainArguments& arguments,
+int train_downpour(train::Recipe recipe, const TrainArguments& arguments,
                    const DownpourArguments& own);
 
 }  // namespace convoy::cli

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -64,7 +65,11 @@ int print_all(const PredictArguments& arguments, const std::vector<train::Answer
     add_answer(answer, row);
     rows.add(row);
     if (!answer.error.empty()) {
-      std::fprintf(stderr, "convoy predict: %s\n", answer.error.c_str());
+      std::error_code ignored;
+      std::fprintf(stderr, "convoy predict: %s%s\n", answer.error.c_str(),
+                   std::filesystem::is_directory(answer.input, ignored)
+                       ? "; name what is in it, as FOLDER/*.jpg, or a data set with --data"
+                       : "");
       status = kExitUsage;
     } else if (!rows.on_standard_output()) {
       print(answer, "");

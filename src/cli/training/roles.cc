@@ -1,5 +1,6 @@
 // convoy replica and convoy evaluator: the processes of a job on a parameter server that have a
 // network.
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -106,15 +107,20 @@ class Connections {
     options.name = arguments_.name;
     if (member.members > 1) options.name += "/" + std::to_string(member.member);
     options.role = role_;
-    // It has nothing to bring to an end before it is a member.
-    if (role_ == server::ClientRole::replica) options.give_up = stop_signal_came;
+    // It has nothing to bring to an end before it is a member; an evaluator that is connected has.
+    const auto connected = std::make_shared<std::atomic<bool>>(false);
+    options.give_up = [connected, always = role_ == server::ClientRole::replica] {
+      return (always || !*connected) && stop_signal_came();
+    };
     options.push = wire_of(downpour_.push_wire);
     options.fetch = wire_of(downpour_.fetch_wire);
     options.member = member.member;
     options.members = member.members;
     options.group = member.group;
     options.log = world_.log();
-    return std::make_unique<server::Client>(std::move(options));
+    auto client = std::make_unique<server::Client>(std::move(options));
+    *connected = true;
+    return client;
   }
 
   const RolesArguments& arguments_;
@@ -144,7 +150,8 @@ void print_replica(const train::ReplicaResult& result) {
 
 void print_replica(const train::BatchReplicaResult& result) {
   std::printf(
-      "%s after %llu portions in %llu evaluations; %llu were copies, %llu others had done\n",
+      "%s after %llu portions in %llu evaluations; copies among them: %llu, done by others before: "
+      "%llu\n",
       how_it_ended(result.stopped, result.ended).c_str(),
       static_cast<unsigned long long>(result.portions),
       static_cast<unsigned long long>(result.evaluations),
@@ -201,7 +208,7 @@ void go_on(const Connections& connections, const train::Recipe& recipe,
 int run_evaluator(const RolesArguments& arguments) {
   become_ranks(arguments.ranks, 0, arguments.ranks.ranks);
   catch_stop_signals();
-  return in_world(arguments.ranks, "evaluator", [&](comm::World& world) {
+  const auto evaluator = [&](comm::World& world) {
     train::Registry registry;
     Connections connections(arguments, server::ClientRole::evaluator, world);
     const train::Recipe recipe = connections.recipe(registry);
@@ -231,6 +238,15 @@ int run_evaluator(const RolesArguments& arguments) {
             : train::run_evaluator(world, registry, recipe, connections.factory(), options);
     if (world.rank() == 0) print_result(result);
     return result.stopped ? kExitRequeue : 0;
+  };
+  return in_world(arguments.ranks, "evaluator", [&](comm::World& world) {
+    try {
+      return evaluator(world);
+    } catch (const server::GaveUp& gave_up) {  // nobody was there who has something to save
+      if (world.size() > 1) throw;
+      std::printf("%s\n", gave_up.what());
+      return kExitRequeue;
+    }
   });
 }
 

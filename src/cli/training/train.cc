@@ -144,6 +144,7 @@ void say_planned(const train::Recipe& recipe, int ranks, const std::string& plan
   std::printf("batch %lld and learning rate %s for %d worker%s, from %s\n",
               static_cast<long long>(recipe.training.batch), shortest(recipe.optimizer.lr).c_str(),
               ranks, ranks == 1 ? "" : "s", plan.c_str());
+  std::fflush(stdout);  // before what the training says
 }
 
 // How many the command line asks for.

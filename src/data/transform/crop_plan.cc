@@ -125,7 +125,9 @@ CropPlan plan_crop(const TransformOptions& options, int height, int width, const
     case Crop::none:
       if (height != out.height || width != out.width) {
         throw UsageError("the example has " + pixels(height, width) + ", the batch " +
-                         pixels(out.height, out.width) + "; examples of several sizes need a crop");
+                         pixels(out.height, out.width) +
+                         "; examples of several sizes need a crop, as data.augment.crop = "
+                         "\"random_resized\" and data.evaluate.crop = \"center\"");
       }
       crop.part = {0, 0, width, height};
       break;

@@ -43,9 +43,11 @@ class BatchRun::Answers {
     }
     const BatchAnswer& answer = answers[at_];
     if (answer.question != question || answer.scalars.size() != scalars) {
-      throw Failure("answer " + std::to_string(at_ + 1) + " of " + std::to_string(answers.size()) +
-                    " that are stored of this iteration belongs to another question: it was begun "
-                    "with other options or by another version, which has to end it");
+      throw UsageError("answer " + std::to_string(at_ + 1) + " of " +
+                       std::to_string(answers.size()) +
+                       " that are stored of this iteration belongs to another question: it was "
+                       "begun with other options or by another version; go on with that one, or "
+                       "from a checkpoint");
     }
     ++at_;
     return answer.scalars;

@@ -52,7 +52,7 @@ class BatchRun {
 
   // The first evaluation, then an iteration at a time, until there is an ending. What space,
   // objective and memory throw passes through; the next call makes the same iteration again. Throws
-  // Failure where the method asks for something else than it did when the answers were stored.
+  // UsageError where the method asks for something else than it did when the answers were stored.
   optim::BatchIteration next();
 
   bool over() const { return start_.last.ending != optim::BatchEnding::none; }

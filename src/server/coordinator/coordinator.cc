@@ -1,48 +1,27 @@
 #include "server/coordinator/coordinator.h"
 
-#include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <deque>
+#include <exception>
 #include <future>
-#include <map>
-#include <mutex>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "convoy/base/checksum.h"
-#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "server/coordinator/batch_record.h"
-#include "server/coordinator/configuration_keeper.h"
-#include "server/coordinator/core.h"
-#include "server/coordinator/metrics_server.h"
-#include "server/coordinator/store_thread.h"
+#include "server/coordinator/coordinator_impl.h"
 #include "server/transport/address.h"
-#include "server/transport/channel.h"
-#include "server/transport/grpc_connector.h"
-#include "server/transport/listener.h"
 
 namespace convoy::server::coordinator {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr std::size_t kManyWaiting = 1000;  // answers, for the store
-constexpr auto kTick = 50ms;
 constexpr auto kFinish = 5s;
-constexpr auto kUnused = 60s;  // a channel
 constexpr std::uint64_t kLargestMessage = std::uint64_t{64} << 20;
 
 std::uint64_t random_number() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
-}
-
-Time now() {
-  return static_cast<Time>(
-      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
-          .count());
 }
 
 }  // namespace
@@ -56,60 +35,6 @@ std::optional<JobRecord> stored_job(StateStore& store) {
     throw Failure(store.where() + ": " + error.what());
   }
 }
-
-struct Coordinator::Impl {
-  Impl(std::shared_ptr<StateStore> state_store, CoordinatorSettings with);
-  ~Impl();
-
-  void listen();
-  void check_batch() const;
-  void begin_method();
-  void post(std::function<Effects()> event);
-  void loop();
-  void carry_out(Effects effects);
-  void carry_out(AnswerCall& effect);
-  void carry_out(StoreWrites& effect) { writer->write(std::move(effect)); }
-  void carry_out(AskServer& effect);
-  void carry_out(ReadConfiguration& effect);
-  void carry_out(SetConfiguration& effect);
-  void carry_out(EvaluationOver& effect) { method->over(effect); }  // which has asked for it
-  void carry_out(BatchKept& effect) { method->kept(effect); }
-  void carry_out(Tell& effect);
-  void receive(transport::Request request, transport::Reply reply);
-  transport::Channel& channel(const std::string& address);
-  void prune();
-  void forget_abandoned();
-  void fatal(const Changed& why);
-  void stop();
-  template <typename T>
-  T asked(std::function<T(const Core&)> question);
-
-  const std::shared_ptr<StateStore> store;
-  CoordinatorSettings settings;
-  std::string job;
-  std::uint64_t term = 0;
-  std::unique_ptr<Core> core;  // of the thread alone, once it runs
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::function<Effects()>> events;
-  std::map<CallId, transport::Reply> replies;
-  CallId next_call = 1;
-  bool stopping = false, over = false, fatal_said = false;
-
-  struct Way {
-    std::unique_ptr<transport::Channel> channel;
-    Clock::time_point used;
-  };
-  std::map<std::string, Way> ways;  // of the thread alone
-  std::unique_ptr<ConfigurationKeeper> keeper;
-  std::unique_ptr<StoreThread> writer;  // before which the keeper must not go
-  std::thread thread;
-  std::unique_ptr<transport::Listener> listener;
-  std::unique_ptr<MetricsServer> metrics;
-  std::unique_ptr<MethodThread> method;
-  std::string address, metrics_address;
-};
 
 Coordinator::Impl::Impl(std::shared_ptr<StateStore> state_store, CoordinatorSettings with)
     : store(std::move(state_store)), settings(std::move(with)) {
@@ -212,147 +137,6 @@ void Coordinator::Impl::stop() {
   metrics.reset();
   listener.reset();
   ways.clear();
-}
-
-void Coordinator::Impl::post(std::function<Effects()> event) {
-  const std::lock_guard lock(mutex);
-  if (stopping) return;
-  events.push_back(std::move(event));
-  changed.notify_all();
-}
-
-void Coordinator::Impl::loop() {
-  Clock::time_point tick_at = Clock::now() + kTick;
-  while (true) {
-    std::deque<std::function<Effects()>> some;
-    {
-      std::unique_lock lock(mutex);
-      changed.wait_until(lock, tick_at, [&] { return stopping || !events.empty(); });
-      if (stopping) return;
-      some.swap(events);
-    }
-    for (auto& event : some) carry_out(event());
-    if (Clock::now() < tick_at) continue;
-    tick_at = Clock::now() + kTick;
-    carry_out(core->tick(now()));
-    prune();
-    forget_abandoned();
-    const std::lock_guard lock(mutex);
-    over = core->over();
-  }
-}
-
-void Coordinator::Impl::receive(transport::Request request, transport::Reply reply) {
-  const std::lock_guard lock(mutex);
-  if (stopping) return;
-  const CallId call = next_call++;
-  replies.emplace(call, std::move(reply));
-  events.push_back(
-      [this, call, method = std::move(request.method), message = std::move(request.message)] {
-        return core->call(now(), call, method, message);
-      });
-  changed.notify_all();
-}
-
-void Coordinator::Impl::carry_out(Effects effects) {
-  for (Effect& effect : effects) {
-    std::visit([this](auto& each) { carry_out(each); }, effect);
-  }
-}
-
-void Coordinator::Impl::carry_out(AnswerCall& effect) {
-  std::optional<transport::Reply> reply;
-  {
-    const std::lock_guard lock(mutex);
-    const auto found = replies.find(effect.call);
-    if (found == replies.end()) return;
-    reply.emplace(std::move(found->second));
-    replies.erase(found);
-  }
-  if (effect.problem.empty()) {
-    reply->send(std::move(effect.message));
-  } else {
-    reply->fail(effect.problem);
-  }
-}
-
-void Coordinator::Impl::carry_out(AskServer& effect) {
-  const auto answered = [this, id = effect.id](std::optional<transport::Message> message,
-                                               const std::string& problem) {
-    post([this, id, message = std::move(message), problem] {
-      return core->answered(now(), id, message, problem);
-    });
-  };
-  try {
-    channel(effect.address)
-        .call(std::move(effect.method), std::move(effect.request),
-              Clock::now() + std::chrono::microseconds(effect.patience),
-              [answered](transport::Answer answer) {
-                const bool done = answer.status == transport::Answer::Status::done;
-                answered(done ? std::optional(std::move(answer.message)) : std::nullopt,
-                         answer.problem);
-              });
-  } catch (const std::exception& error) {  // an address that is none
-    answered(std::nullopt, error.what());
-  }
-}
-
-void Coordinator::Impl::carry_out(ReadConfiguration& effect) {
-  keeper->read(effect.shard, [this, shard = effect.shard](const auto& answer) {
-    post([this, shard, answer] { return core->configuration(now(), shard, answer); });
-  });
-}
-
-void Coordinator::Impl::carry_out(SetConfiguration& effect) {
-  keeper->compare_and_set(effect.next, [this, shard = effect.next.shard](const auto& answer) {
-    post([this, shard, answer] { return core->configuration(now(), shard, answer); });
-  });
-}
-
-void Coordinator::Impl::carry_out(Tell& effect) {
-  if (effect.level == Tell::Level::warning) {
-    settings.log.warning(effect.line);
-  } else {
-    settings.log.info(effect.line);
-  }
-}
-
-transport::Channel& Coordinator::Impl::channel(const std::string& address) {
-  Way& way = ways[address];
-  way.used = Clock::now();
-  if (!way.channel) {
-    transport::ChannelSettings channel_settings;
-    channel_settings.identity = {job, ""};
-    channel_settings.name = "coordinator";
-    channel_settings.shared_memory = false;
-    way.channel = std::make_unique<transport::Channel>(
-        std::move(channel_settings), transport::grpc_connector(address, settings.tls));
-  }
-  return *way.channel;
-}
-
-// Servers have other addresses now and then.
-void Coordinator::Impl::prune() {
-  const auto before = Clock::now() - kUnused;
-  std::erase_if(ways, [&](const auto& way) { return way.second.used < before; });
-}
-
-// While the store is away clients ask again and again.
-void Coordinator::Impl::forget_abandoned() {
-  if (core->waiting() < kManyWaiting) return;
-  std::map<CallId, transport::Reply> all;
-  {
-    const std::lock_guard lock(mutex);
-    all.swap(replies);
-  }
-  std::set<CallId> gone;  // asked behind the lock: sessions have their own
-  for (const auto& [call, reply] : all) {
-    if (reply.abandoned()) gone.insert(call);
-  }
-  core->abandoned(gone);
-  for (const CallId call : gone) all.erase(call);
-  const std::lock_guard lock(mutex);
-  if (!stopping) replies.merge(all);
 }
 
 void Coordinator::Impl::fatal(const Changed& why) {

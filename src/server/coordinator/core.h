@@ -21,6 +21,7 @@
 #include "server/coordinator/records.h"
 #include "server/replication/authority.h"
 #include "server/service/coordinator_calls.h"
+#include "server/service/portion_calls.h"
 #include "server/service/shard_calls.h"
 
 namespace convoy::server::coordinator {
@@ -90,6 +91,10 @@ class Core {
   void count_method_bytes(std::uint64_t bytes);
   // Vectors that the method may not free: evaluators fetch them.
   std::vector<optim::VectorName> batch_held() const;
+  // The same, for a method that is about to free all but these and `kept`. Where something is among
+  // that which its iteration goes on from, nobody holds this any more: who wants to is answered
+  // when the next state is there.
+  std::vector<optim::VectorName> batch_frees(std::span<const optim::VectorName> kept);
   // Nothing where the job is none, or isn't described yet.
   std::optional<GroupOptions> batch_groups() const;
 
@@ -191,6 +196,8 @@ class Core {
   void load_batch(const std::map<std::string, Value>& stored);
   void on_portions(CallId call, const transport::Message& request);
   void on_watch(CallId call, const transport::Message& request);
+  transport::Message watch_answer(const calls::WatchRequest& watch);
+  void hear_holders();
   void on_begin_from(CallId call, const transport::Message& request);
   void hear_early_ones();
   void put_batch_changes();

@@ -94,13 +94,19 @@ void Core::on_watch(CallId call, const transport::Message& request) {
   using Hold = calls::WatchRequest::Hold;
   const calls::WatchRequest watch = calls::decode_watch_request(request);
   if (!options_.batch) throw UsageError("the job is no batch optimization");
-  if (watch.hold != Hold::keep) {
-    const ClientState& client = require(watch.client);
-    if (client.entry.role != ClientRole::evaluator)
-      throw UsageError("client " + std::to_string(watch.client) +
-                       " is no evaluator: it can hold no vectors");
-    batch_held_.erase(watch.client);
+  if (watch.hold != Hold::keep && require(watch.client).entry.role != ClientRole::evaluator)
+    throw UsageError("client " + std::to_string(watch.client) +
+                     " is no evaluator: it can hold no vectors");
+  if (watch.hold == Hold::hold && batch_ && batch_->frees) {
+    batch_->holders.push_back({call, watch, now_});  // hear_holders() answers
+    return;
   }
+  reply(call, watch_answer(watch));  // what it says is stored by then
+}
+
+transport::Message Core::watch_answer(const calls::WatchRequest& watch) {
+  using Hold = calls::WatchRequest::Hold;
+  if (watch.hold != Hold::keep) batch_held_.erase(watch.client);
   calls::WatchAnswer answer;
   BatchProgress& progress = answer.progress;
   progress.ended = state_.ended;
@@ -125,7 +131,21 @@ void Core::on_watch(CallId call, const transport::Message& request) {
     progress.replicas = facts->replicas;
     progress.groups = batch_->desk.journal().after(watch.after, calls::kMostRecords);
   }
-  reply(call, calls::encode(answer));  // what it says is stored by then
+  return calls::encode(answer);
+}
+
+// Who would hold what is being freed gets the next state; or what there is, where the method has
+// met with something that takes long.
+void Core::hear_holders() {
+  for (const auto& holder : std::exchange(batch_->holders, {})) {
+    if (batch_->frees && state_.ended.empty() && now_ < holder.since + GroupDesk::kLongest) {
+      batch_->holders.push_back(holder);
+    } else if (clients_.contains(holder.watch.client)) {
+      reply(holder.call, watch_answer(holder.watch));
+    } else {
+      effects_.emplace_back(AnswerCall{holder.call, {}, "this client was taken for dead"});
+    }
+  }
 }
 
 void Core::on_begin_from(CallId call, const transport::Message& request) {
@@ -152,6 +172,19 @@ std::vector<optim::VectorName> Core::batch_held() const {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
+}
+
+std::vector<optim::VectorName> Core::batch_frees(std::span<const optim::VectorName> kept) {
+  const std::vector<optim::VectorName> held = batch_held();
+  if (!batch_ || batch_start_.empty()) return held;
+  const BatchStart start = decode_batch_start(batch_start_);
+  const auto stays = [&](const optim::VectorName& name) {
+    return std::find(kept.begin(), kept.end(), name) != kept.end() ||
+           std::binary_search(held.begin(), held.end(), name);
+  };
+  const auto names = optim::vectors_of(start.state, options_.batch_method);
+  batch_->frees = start.begun && !std::all_of(names.begin(), names.end(), stays);
+  return held;
 }
 
 // Who has asked before its replica could begin asks now, or is told after a while why it can't.
@@ -192,6 +225,7 @@ void Core::put_batch_changes() {
 void Core::speak_of_batch() {
   if (!batch_) return;
   hear_early_ones();
+  hear_holders();
   GroupDesk& desk = batch_->desk;
   if (!state_.ended.empty()) desk.finish(now_, state_.ended);
   for (auto& [call, answer] : desk.answers(now_)) reply(call, calls::encode(answer));
@@ -235,6 +269,7 @@ Effects Core::keep_batch(Time now, std::uint64_t token, std::optional<Bytes> sta
     if (batch_) {
       const PortionCounts& now_all = batch_->desk.journal().all();
       batch_->iteration = counts_since(now_all, std::exchange(batch_->at_iteration, now_all));
+      batch_->frees = false;
     }
   }
   batch_answers_ = std::move(answers);

@@ -45,6 +45,14 @@ struct Core::BatchWork {
     Time since = 0;
   };
   std::vector<Early> early;
+  // While the method frees what its iteration goes on from, and those who want to hold that.
+  bool frees = false;
+  struct Holder {
+    CallId call = 0;
+    calls::WatchRequest watch;
+    Time since = 0;
+  };
+  std::vector<Holder> holders;
 };
 
 struct Core::DropRun {

@@ -31,6 +31,7 @@ void GroupDesk::ask(Time now, CallId call, const calls::PortionRequest& request)
   bytes_ += calls::encode(request).size();
   for (const auto& [group, losses] : request.finished) {
     const auto taken = ledger_.finished(now, request.client, request.evaluation, group, losses);
+    if (taken == GroupLedger::Taken::told) continue;
     journal_.done(now, request.client, request.evaluation, group,
                   taken == GroupLedger::Taken::counted);
   }

@@ -190,6 +190,8 @@ GroupLedger::Taken GroupLedger::finished(Time now, std::uint64_t id, const Evalu
   }
   group->holders.erase(id);
   if (group->done) {
+    const std::uint64_t owner = owner_[which.first];  // 0: a coordinator before this one knew
+    if (owner == id || owner == 0) return Taken::told;
     counts_.unused += portions_of(which);
     return Taken::repeated;
   }

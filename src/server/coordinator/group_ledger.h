@@ -106,7 +106,8 @@ class GroupLedger {
 
   enum class Taken : std::uint8_t {
     counted,
-    repeated,  // somebody had done it before
+    told,      // it may have said so before: an answer got lost
+    repeated,  // another one had done it before
     late       // of an evaluation that is over
   };
   // All shards have the gradient of this group; `losses` are those of its portions, each the sum

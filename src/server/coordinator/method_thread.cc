@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/hold.h"
 #include "convoy/base/error.h"
+#include "convoy/server/batch_end.h"
 #include "server/coordinator/batch_objective.h"
 #include "server/coordinator/batch_run.h"
 
@@ -89,6 +91,7 @@ class MethodThread::Replicas final : public EvaluationReplicas {
       effects = core.begin_evaluation(now, id);
       return true;
     });
+    hold_at("batch.evaluation");
   }
   Outcome wait(const EvaluationId&) override {
     std::uint64_t token = 0;
@@ -128,8 +131,14 @@ class MethodThread::Memory final : public BatchMemory {
   Bytes answers() override {
     return thread_.ask<Bytes>([](Core& core, Time, Effects&) { return core.batch_answers(); });
   }
-  void begin(Bytes start) override { keep(std::move(start), {}); }
-  void answered(Bytes answers) override { keep(std::nullopt, std::move(answers)); }
+  void begin(Bytes start) override {
+    hold_at("batch.iteration");
+    keep(std::move(start), {});
+  }
+  void answered(Bytes answers) override {
+    hold_at("batch.answer");
+    keep(std::nullopt, std::move(answers));
+  }
 
  private:
   void keep(std::optional<Bytes> start, Bytes answers) {
@@ -170,26 +179,36 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   }
 
   std::vector<double> dots(std::span<const optim::VectorPair> pairs) override {
+    hold_at("batch.products");
     return space_->dots(pairs);
   }
   void combine(const optim::VectorName& into, std::span<const optim::Term> terms) override {
+    hold_at(into.role == optim::VectorRole::direction ? "batch.direction"
+            : into.role == optim::VectorRole::weights ? "batch.search"
+                                                      : "batch.history");
     space_->combine(into, terms);
   }
   void multiply(const optim::VectorName& into, const optim::VectorName& a,
                 const optim::VectorName& b) override {
     space_->multiply(into, a, b);
   }
+  // An iteration goes on from these: they are there until it frees them at its end.
+  void begin_iteration(const std::vector<optim::VectorName>& names) {
+    start_ = std::set<optim::VectorName>(names.begin(), names.end());
+  }
   // Also what evaluators hold, as far as it is known to be there: shards refuse names that nothing
   // has.
   void keep(std::span<const optim::VectorName> names) override {
     const auto held = thread_.ask<std::vector<optim::VectorName>>(
-        [](Core& core, Time, Effects&) { return core.batch_held(); });
+        [kept = std::vector<optim::VectorName>(names.begin(), names.end())](
+            Core& core, Time, Effects&) { return core.batch_frees(kept); });
     std::set<optim::VectorName> all(names.begin(), names.end());
     for (const optim::VectorName& name : held) {
-      if (kept_.contains(name)) all.insert(name);
+      if (kept_.contains(name) || start_.contains(name)) all.insert(name);
     }
     kept_.clear();
     const std::vector<optim::VectorName> kept(all.begin(), all.end());
+    hold_at("batch.keep");
     space_->keep(kept);
     kept_ = std::move(all);
   }
@@ -199,6 +218,7 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   }
   std::vector<PortionRange> seal(const EvaluationId& id, double scale,
                                  std::span<const optim::Term> also) override {
+    hold_at("batch.seal");
     return client_.seal(id, scale, also);
   }
   double square(const optim::VectorName& name) override {
@@ -211,6 +231,7 @@ class MethodThread::Shards final : public NumberedSpace, public EvaluationShards
   MethodThread& thread_;
   std::unique_ptr<ShardSpace> space_;
   std::set<optim::VectorName> kept_;  // by the last command of this kind, if it is known
+  std::set<optim::VectorName> start_;
 };
 
 MethodThread::MethodThread(const BatchSettings& settings, ClientOptions client, Post post)
@@ -265,10 +286,12 @@ void MethodThread::run() {
     }
   } catch (const GaveUp&) {
     // Another process goes on.
-  } catch (const std::exception& error) {
-    client_.log.error(error.what());
+  } catch (const std::exception& error) {  // who begins it again finds the same
+    const std::string why = std::string(kCannotGoOn) + error.what();
+    client_.log.error(why);
+    if (settings_.mistake) return settings_.mistake(why);
     try {
-      end_job(std::string("the optimization can't go on: ") + error.what());
+      end_job(why);
     } catch (const std::exception&) {
     }
   }
@@ -301,6 +324,7 @@ void MethodThread::optimize(Client& client) {
   BatchRun run(settings_.method, shards, objective, memory);
   while (!run.over() &&
          (settings_.iterations == 0 || run.state().iteration < settings_.iterations)) {
+    shards.begin_iteration(optim::vectors_of(run.state(), settings_.method.method));
     const optim::BatchIteration done = run.next();
     const auto portions = ask<PortionCounts>([](Core& core, Time, Effects&) {
       const auto facts = core.facts().batch;

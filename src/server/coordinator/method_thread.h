@@ -24,6 +24,9 @@ struct BatchSettings {
   double l2 = 0;                // see BatchSize
   // Whether the job ends with the method; else an evaluator ends it, when it has the weights.
   bool ends_job = true;
+  // The method has found a mistake that another process would find again. Called once at most, by
+  // the method's thread; what there is of the job stays. None: the job ends, and says why.
+  std::function<void(const std::string& why)> mistake = {};
   BatchGroups groups;
 };
 

@@ -157,7 +157,7 @@ std::optional<calls::VectorReport> BatchDesk::report() const {
   report.group_bytes = groups_.bytes();
   if (status.open) {
     report.portions_added = status.open->portions;
-    if (status.sealed) return report;
+    if (status.sealed || groups_.is_closed(*status.open)) return report;
     for (const PortionRange& range : groups_.missing(status.open->id, status.open->portions))
       report.portions_added -= range.end - range.begin;
   }

@@ -9,6 +9,7 @@
 #include "base/own_files.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/train/server_job.h"
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/resume_rules.h"
 #include "train/checkpoint/run_files.h"
@@ -224,6 +225,12 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
   const Recipe before = recipe_of(origin, vocabulary);
   const std::string now = print_recipe(recipe, false), then = print_recipe(before, false);
   for (const RecipeChange& change : recipe_changes(now, then)) {
+    if (recipe.strategy == kSandblaster && before.strategy == kSandblaster &&
+        is_of_the_objective(change.key)) {
+      refuse(change.key + " is " + change.mine + ", in the checkpoint it is " + change.theirs +
+             "; its loss, gradient and history are of that function. To minimize another one, "
+             "begin with its weights (model.weights; convoy export makes the file)");
+    }
     const ResumeKey* key = find_resume_key(change.key);
     if (key == nullptr || key->rule != ResumeRule::fixed) continue;
     if (change.key == "strategy" && save_alike(recipe.strategy, before.strategy)) continue;

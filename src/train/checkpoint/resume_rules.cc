@@ -1,5 +1,8 @@
 #include "train/checkpoint/resume_rules.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace convoy::train {
 namespace {
 
@@ -111,6 +114,14 @@ bool save_alike(std::string_view a, std::string_view b) {
 
 bool takes_weights_alone(std::string_view now, std::string_view before) {
   return before == "sandblaster" && saves_optimizers_state(now);
+}
+
+bool is_of_the_objective(std::string_view key) {
+  constexpr std::string_view kOfTheObjective[] = {
+      "sandblaster.l2", "data.mean",       "data.deviation", "data.pixel",
+      "data.augment.*", "model.options.*", "task.name",      "task.options.label_smoothing"};
+  return std::any_of(std::begin(kOfTheObjective), std::end(kOfTheObjective),
+                     [key](std::string_view pattern) { return fits(pattern, key); });
 }
 
 const ResumeKey* find_resume_key(std::string_view key) {

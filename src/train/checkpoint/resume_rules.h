@@ -33,5 +33,8 @@ bool save_alike(std::string_view a, std::string_view b);
 // Whether a run with the strategy `now` may go on from what `before` has saved, though it takes
 // only weights and position of it: its optimizer begins anew.
 bool takes_weights_alone(std::string_view now, std::string_view before);
+// Whether the loss is another function of the weights where this key has another value. A batch
+// optimization can't go on then: it compares losses, and gradients, with those that are saved.
+bool is_of_the_objective(std::string_view key);
 
 }  // namespace convoy::train

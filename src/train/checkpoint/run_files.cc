@@ -9,6 +9,7 @@
 
 #include "base/own_files.h"
 #include "convoy/base/error.h"
+#include "convoy/train/recipe.h"
 #include "train/checkpoint/checkpoint_names.h"
 
 namespace convoy::train {
@@ -150,6 +151,11 @@ bool is_sample_log(const std::string& name) {
   if (name.size() < kPrefix.size() + kSuffix.size()) return false;
   return is_number(
       std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
+}
+
+std::string run_folder_of(const Recipe& recipe) {
+  const std::string& folder = recipe.output.folder;
+  return fs::absolute(folder.empty() ? "runs/" + recipe.name : folder).lexically_normal().string();
 }
 
 RunFiles find_run_files(const std::string& folder) { return Search(folder).run(); }

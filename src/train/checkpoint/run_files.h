@@ -6,6 +6,12 @@
 
 namespace convoy::train {
 
+struct Recipe;
+
+// Gives the folder of a recipe's run: output.folder, or runs/<name> in the current folder,
+// absolute.
+std::string run_folder_of(const Recipe& recipe);
+
 // These are the files of a run folder. All of them may be missing, and a user's own files stand
 // beside them:
 //   metrics.jsonl, recipe.toml

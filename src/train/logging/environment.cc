@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "convoy/base/files.h"
+#include "convoy/base/system.h"
 
 namespace convoy::train {
 namespace {
@@ -38,6 +39,8 @@ std::string command_line() {
   while (std::getline(words, word, '\0')) line += (line.empty() ? "" : " ") + shell_word(word);
   return line;
 }
+
+std::string command_of_run() { return environment("CONVOY_COMMAND", command_line()); }
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);

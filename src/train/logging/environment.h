@@ -7,6 +7,9 @@ namespace convoy::train {
 
 // This process's command line, quoted so that a shell takes it. Empty where the system doesn't say.
 std::string command_line();
+// The command that started the run that this process writes of: CONVOY_COMMAND where another
+// process has started this one for it (`convoy train` an evaluator), else this process's.
+std::string command_of_run();
 // A word as a shell takes it: quoted where it has to be.
 std::string shell_word(const std::string& word);
 

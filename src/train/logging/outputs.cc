@@ -124,7 +124,7 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
                                                                      : recipe.evaluation.from)},
                     {"data", facts.data},
                     {"started", utc_now()},
-                    {"command", command_line()},
+                    {"command", command_of_run()},
                     {"working_folder", fs::current_path(ignored).string()},
                     {"resumed_from", facts.resumed_from},
                     {"version", facts.version},
@@ -137,8 +137,8 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
       std::to_string(facts.validation_samples) + " validation " +
       (counts_samples_ ? unit_ : "samples") + (facts.data.empty() ? "" : ", " + facts.data));
   say(count_text("rank", world.size()) + " x " + count_text("thread", facts.threads) + ", batch " +
-      std::to_string(facts.batch) + ", " + std::to_string(now.steps) + " steps; in " +
-      facts.folder);
+      std::to_string(facts.batch) + ", " + std::to_string(now.steps) +
+      (now.steps == 1 ? " step; in " : " steps; in ") + facts.folder);
   if (facts.resumed_from.empty()) return;
   say("resumed after step " + std::to_string(now.step) + " from " + facts.resumed_from);
 }

@@ -195,6 +195,7 @@ class Reader : public Fields, public Given {
   template <class T>
   bool read(const std::string& key, T& value) {
     known_.back().push_back(key);
+    all_known_.insert(full(key));
     const toml::node* node = child(key);
     if (node == nullptr) return false;
     auto converted = convert<T>(*node);
@@ -214,6 +215,20 @@ class Reader : public Fields, public Given {
     return true;
   }
 
+  // "optimizer.lr" for lr without its table: keys of this name, where they are few.
+  std::string of_tables(const std::string& name) const {
+    constexpr int kMost = 3;
+    if (!path_.empty()) return "";
+    std::string text;
+    int found = 0;
+    for (const std::string& key : all_known_) {
+      if (!key.ends_with("." + name) || key.find('[') != std::string::npos) continue;
+      text += (text.empty() ? "" : " or ") + key;
+      if (++found > kMost) return "";
+    }
+    return text;
+  }
+
   void report_unknown() {
     if (tables_.back() == nullptr) return;
     for (const auto& [key, node] : *tables_.back()) {
@@ -225,6 +240,8 @@ class Reader : public Fields, public Given {
       const std::string near = nearest_name(name, known);
       if (!near.empty()) {
         text += "; did you mean " + full(near) + "?";
+      } else if (const std::string other = of_tables(name); !other.empty()) {
+        text += "; did you mean " + other + "?";
       } else if (known.size() <= 12) {
         text += known.empty() ? " here; none is known" : "; there are";
         for (const std::string& other : known) text += (&other == &known[0] ? " " : ", ") + other;
@@ -335,6 +352,7 @@ class Reader : public Fields, public Given {
   std::vector<const toml::table*> tables_;
   std::vector<std::string> path_;
   std::vector<std::vector<std::string>> known_{1};
+  std::set<std::string> all_known_;  // with their tables
   std::set<std::string> given_;
   std::set<std::string> present_;
   std::set<std::string> unread_;  // of another type

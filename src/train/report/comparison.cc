@@ -141,6 +141,12 @@ std::string strategy_of(const RunRecord& run) {
   return text;
 }
 
+std::string ranks_of(const RunRecord& run) {
+  const std::string replicas = replicas_of(run);
+  if (replicas.empty()) return count_text(run.number("ranks"));
+  return replicas + (replicas == "1" ? " replica" : " replicas");
+}
+
 }  // namespace
 
 void add_overview(Page& page, const Runs& runs) {
@@ -151,7 +157,7 @@ void add_overview(Page& page, const Runs& runs) {
     const MetricInfo* metric = run.metric(run.best);
     const double rate = usual_rate(run);
     rows.push_back({label(runs, i), state_of(run), escaped(run.text("model")), strategy_of(run),
-                    count_text(run.number("ranks")), count_text(run.number("batch")),
+                    ranks_of(run), count_text(run.number("batch")),
                     run.steps.epoch.empty() ? "" : number_text(run.steps.epoch.back()),
                     run.elapsed_s() > 0 ? time_text(run.elapsed_s()) : "",
                     std::isfinite(rate) ? number_text(rate) + " " + escaped(run.unit) + "/s" : "",

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "convoy/train/server_job.h"
 #include "train/report/axes.h"
 #include "train/report/curve.h"
 #include "train/report/html.h"
@@ -196,6 +197,14 @@ void add_metrics(Page& page, const Runs& runs) {
   }
 }
 
+// What a batch optimization has in its place is how far an iteration went along its direction.
+std::string rate_caption(const Runs& runs) {
+  const auto batch = [](const RunRecord& run) { return run.text("strategy") == kSandblaster; };
+  const auto all = static_cast<std::size_t>(std::count_if(runs.begin(), runs.end(), batch));
+  if (all == 0) return "Learning rate";
+  return all == runs.size() ? "Length of a step" : "Learning rate, or length of a step";
+}
+
 // Of runs that have such a number.
 void add_if_there(Page& page, const std::string& caption, const Runs& runs, const Values& values) {
   const bool there = std::any_of(runs.begin(), runs.end(), [&values](const RunRecord& run) {
@@ -219,7 +228,7 @@ void add_curves(Page& page, const Runs& runs) {
   add_loss(page, runs);
   add_metrics(page, runs);
   over_all(
-      page, "Learning rate", legend_of(runs), runs,
+      page, rate_caption(runs), legend_of(runs), runs,
       [&](Plot& plot, const Axis& axis) {
         plot.y_least = 0;
         add_steps(

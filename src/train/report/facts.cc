@@ -130,6 +130,14 @@ std::string commands(const RunRecord& run) {
   return html;
 }
 
+// "2 shares of a batch, 1 partition"
+std::string grid_text(const RunRecord& run) {
+  const double shares = run.number("shares"), partitions = run.number("partitions");
+  if (!(shares > 0)) return "";
+  return known(shares) + (shares == 1 ? " share" : " shares") + " of a batch, " +
+         known(partitions) + (partitions == 1 ? " partition" : " partitions");
+}
+
 }  // namespace
 
 std::string state_of(const RunRecord& run) {
@@ -189,8 +197,14 @@ void add_summary(Page& page, const RunRecord& run) {
                                               : "");
   }
   const double threads = run.number("threads_per_rank");
-  rows.emplace_back("ranks", known(run.number("ranks")) +
-                                 (threads > 0 ? " × " + count_text(threads) + " threads" : ""));
+  const std::string replicas = replicas_of(run);
+  if (replicas.empty())
+    rows.emplace_back("ranks", known(run.number("ranks")) +
+                                   (threads > 0 ? " × " + count_text(threads) +
+                                                      (threads == 1 ? " thread" : " threads")
+                                                : ""));
+  else
+    rows.emplace_back("replicas", replicas);
   rows.emplace_back("model", escaped(run.text("model")));
   rows.emplace_back("parameters", known(run.number("parameters")));
   rows.emplace_back("batch", known(run.number("batch")));
@@ -205,17 +219,15 @@ std::string evaluated_on(const RunRecord& run) {
 }
 
 void add_details(Page& page, const RunRecord& run) {
+  const bool servers = !replicas_of(run).empty();
   page.add(folded(
       "Command and environment",
       commands(run) +
           facts({{"strategy", escaped(run.text("strategy"))},
-                 {"grid", run.number("shares") > 0
-                              ? known(run.number("shares")) + " shares of a batch, " +
-                                    known(run.number("partitions")) +
-                                    (run.number("partitions") == 1 ? " partition" : " partitions")
-                              : ""},
-                 {"hosts × ranks", hosts_text(run)},
-                 {"cores per rank", known(run.number("cores_per_rank"))},
+                 {"grid", servers ? "" : grid_text(run)},
+                 {"shards", servers ? recipe_value(run, run.text("strategy") + ".shards") : ""},
+                 {servers ? "evaluator's host" : "hosts × ranks", hosts_text(run)},
+                 {"cores per rank", servers ? "" : known(run.number("cores_per_rank"))},
                  {"processor", escaped(run.text("processor"))},
                  {"device", escaped(run.text("device"))},
                  {"precision", escaped(run.text("precision"))},

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "convoy/train/server_job.h"
 #include "train/report/curve.h"
 #include "train/report/html.h"
 
@@ -216,7 +217,8 @@ std::vector<std::vector<SpeedUp>> speed_ups(const Runs& runs) {
   std::map<std::string, std::vector<SpeedUp>> by_network;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFigures f = figures_of(runs[i]);
-    if (!(f.ranks > 0) || !(f.rate > 0)) continue;
+    // Of a job around a parameter server the ranks are the evaluator's.
+    if (!(f.ranks > 0) || !(f.rate > 0) || is_server_job(f.strategy)) continue;
     const std::string what = f.model + "\n" + count_text(f.parameters) + "\n" +
                              runs[i].text("device") + "\n" + runs[i].text("precision") + "\n" +
                              f.unit;

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "convoy/train/server_job.h"
 #include "train/report/html.h"
 #include "train/report/sections.h"
 
@@ -15,6 +16,24 @@ namespace {
 
 using RecipeValues = std::map<std::string, std::string>;  // "optimizer.lr" -> "0.1"
 
+// Numbers in as few digits as tell them from all others, as people write them.
+std::string text_of_value(const toml::node& node) {
+  if (const auto* number = node.as_floating_point()) {
+    std::array<char, 32> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number->get());
+    return {digits.data(), end.ptr};
+  }
+  std::ostringstream text;
+  const toml::array* const list = node.as_array();
+  if (list == nullptr) {
+    text << toml::toml_formatter(node);
+    return text.str();
+  }
+  for (const toml::node& value : *list)
+    text << (text.tellp() > 0 ? ", " : "") << text_of_value(value);
+  return "[" + text.str() + "]";
+}
+
 void flatten(const toml::table& table, const std::string& inside, RecipeValues& values) {
   for (const auto& [key, node] : table) {
     const std::string name = inside + std::string(key.str());
@@ -22,16 +41,7 @@ void flatten(const toml::table& table, const std::string& inside, RecipeValues& 
       flatten(*inner, name + ".", values);
       continue;
     }
-    if (const auto* number = node.as_floating_point()) {
-      // In as few digits as tell it from all others, as people write it.
-      std::array<char, 32> digits{};
-      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number->get());
-      values[name] = std::string(digits.data(), end.ptr);
-      continue;
-    }
-    std::ostringstream text;
-    text << toml::toml_formatter(node);
-    values[name] = text.str();
+    values[name] = text_of_value(node);
   }
 }
 
@@ -62,6 +72,17 @@ std::string cell(const RecipeValues& values, const std::string& key) {
 }
 
 }  // namespace
+
+std::string recipe_value(const RunRecord& run, const std::string& key) {
+  const RecipeValues values = values_of(run.recipe);
+  const auto found = values.find(key);
+  return found == values.end() ? "" : escaped(found->second);
+}
+
+std::string replicas_of(const RunRecord& run) {
+  const std::string strategy = run.text("strategy");
+  return is_server_job(strategy) ? recipe_value(run, strategy + ".replicas") : "";
+}
 
 void add_recipe_differences(Page& page, const std::vector<RunRecord>& runs) {
   std::vector<RecipeValues> all;

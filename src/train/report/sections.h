@@ -27,6 +27,11 @@ void add_recipe_differences(Page& page, const std::vector<RunRecord>& runs);
 void add_times_to_levels(Page& page, const std::vector<RunRecord>& runs);
 void add_scaling(Page& page, const std::vector<RunRecord>& runs);
 
+// What its recipe has for a key ("grid.partitions"), as HTML; empty where it doesn't say.
+std::string recipe_value(const RunRecord& run, const std::string& key);
+// How many replicas a job around a parameter server was to have, of whose processes the run's rows
+// know the evaluator alone; empty for every other run, and where its recipe doesn't say.
+std::string replicas_of(const RunRecord& run);
 // What evaluations are: "validation", or "evaluation" where they are on the data of training.
 std::string evaluated_on(const RunRecord& run);
 

@@ -1,11 +1,10 @@
 // Recipes of jobs around a parameter server, with what their plugins add.
-#include <filesystem>
-
 #include "convoy/base/error.h"
 #include "convoy/train/downpour_roles.h"
 #include "convoy/train/registry.h"
 #include "convoy/train/server_job.h"
 #include "train/checkpoint/resume.h"
+#include "train/checkpoint/run_files.h"
 
 namespace convoy::train {
 
@@ -21,9 +20,8 @@ ServerJob read_server_job(const std::string& recipe_file, const std::vector<std:
     throw UsageError(recipe_file + ": the strategy is " + job.recipe.strategy +
                      "; a parameter server is for strategy = \"downpour\" or \"sandblaster\"");
   }
-  std::string& folder = job.recipe.output.folder;
-  if (folder.empty())
-    folder = std::filesystem::absolute("runs/" + job.recipe.name).lexically_normal().string();
+  const std::string folder = run_folder_of(job.recipe);
+  job.recipe.output.folder = folder;
   if (resume.empty()) {
     job.plan = server_job_plan(job.recipe);
     return job;

@@ -7,8 +7,12 @@
 #include <atomic>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
@@ -20,6 +24,7 @@
 #include "tests/base/patience.h"
 #include "tests/base/scratch.h"
 #include "tests/server/client/real_job.h"
+#include "tests/server/coordinator/other_answers.h"
 
 namespace convoy::server {
 namespace {
@@ -44,14 +49,16 @@ JobDescription batch_description() {
 // (x^2 - a)^2 / 4 + c (x - b)^2 / 2 of each element, with other a, b, c for each sample.
 class Wells final : public PortionWork<double> {
  public:
-  explicit Wells(std::atomic<std::uint64_t>& computed) : computed_(computed) {
+  // `none`: the evaluations in which the loss of portion 7 is none.
+  Wells(std::atomic<std::uint64_t>& computed, std::set<EvaluationId> none)
+      : computed_(computed), none_(std::move(none)) {
     for (const VectorSpec& vector : batch_description().vectors) {
       values_.emplace_back(vector.elements);
       views_.push_back({static_cast<std::uint32_t>(views_.size()), values_.back()});
     }
   }
   std::span<const BatchView<double>> weights() override { return views_; }
-  void begin(const EvaluationId&) override {}
+  void begin(const EvaluationId& id) override { evaluation_ = id; }
   double compute(std::uint32_t portion, std::span<double> gradient) override {
     double loss = 0;
     const std::uint64_t end = std::min(kBatchSamples, (portion + 1) * kPortionSamples);
@@ -68,13 +75,15 @@ class Wells final : public PortionWork<double> {
       }
     }
     ++computed_;
-    return loss;
+    return portion == 7 && none_.contains(evaluation_) ? std::nan("") : loss;
   }
 
  private:
   std::vector<std::vector<double>> values_;
   std::vector<BatchView<double>> views_;
   std::atomic<std::uint64_t>& computed_;
+  const std::set<EvaluationId> none_;
+  EvaluationId evaluation_;
 };
 
 // What a checkpoint has.
@@ -114,11 +123,21 @@ class BatchJob {
     settings.batch->iterations = 12;
     settings.batch->l2 = 0.01;
     settings.batch->groups.largest = largest_;
+    settings.batch->mistake = [this](const std::string& why) {
+      const std::lock_guard lock(mutex_);
+      mistake_ = why;
+    };
     settings.log = batch_log("coordinator");
     coordinator_ = test::started_coordinator(settings, scratch_.path("coordinator"), address_);
     address_ = coordinator_->address();
   }
   void kill_coordinator() { coordinator_.reset(); }
+  std::string coordinators_folder() const { return scratch_.path("coordinator"); }
+  // That its method has found.
+  std::string mistake() const {
+    const std::lock_guard lock(mutex_);
+    return mistake_;
+  }
   void start_server(std::uint64_t number) {
     const std::string name = "server-" + std::to_string(number);
     servers_[number] = test::started_server(address_, number, scratch_.path(name), batch_log(name));
@@ -132,18 +151,19 @@ class BatchJob {
                           Client client(client_options("replica", ClientRole::replica));
                           client.join(batch_description());
                           BatchClient batch(client);
-                          Wells work(computed_);
+                          Wells work(computed_, none);
                           WorkerOptions options;
                           options.stop = [this, number] {
-                            return stop_[static_cast<std::size_t>(number)].load();
+                            return stop_[static_cast<std::size_t>(number)] ||
+                                   computed_ >= most_computed;
                           };
                           PortionWorker<double> worker(batch, work, options);
                           const std::string why = worker.run();
                           if (why.empty()) client.leave();
                         } catch (const std::exception& error) {
-                          // It may come when all is done.
-                          if (!std::string(error.what()).starts_with("the job is over"))
-                            ADD_FAILURE() << error.what();
+                          // It may come when all is done, or be late with what others have done.
+                          const std::string what = error.what();
+                          if (what.find("the job is over") == what.npos) ADD_FAILURE() << what;
                         }
                       }));
   }
@@ -176,14 +196,18 @@ class BatchJob {
     });
   }
   std::uint64_t computed() const { return computed_; }
-  // While the optimization goes on.
-  BatchCheckpoint checkpoint() {
+
+  std::set<EvaluationId> none;  // evaluations without a loss; before replicas are started
+
+  // While the optimization goes on. `held`: is called when all of it is; then nothing may be gone.
+  BatchCheckpoint checkpoint(const std::function<void()>& held = {}) {
     Client client(client_options("evaluator", ClientRole::evaluator));
     client.describe(batch_description());
     BatchClient batch(client);
     const auto until = Clock::now() + convoy::test::patience();
     while (true) {
       BatchProgress progress = batch.watch(0, true);
+      if (held) held();
       // What these would free stays.
       await_iteration(static_cast<int>(progress.state.iteration) + 2);
       BatchCheckpoint checkpoint{progress.state, {}};
@@ -199,10 +223,12 @@ class BatchJob {
         batch.let_go();
         return checkpoint;
       } catch (const UsageError&) {  // an iteration has ended just then
-        if (Clock::now() > until) throw;
+        if (held || Clock::now() > until) throw;
       }
     }
   }
+
+  std::atomic<std::uint64_t> most_computed = UINT64_MAX;  // portions, behind which replicas stop
 
  private:
   ClientOptions client_options(const std::string& name, ClientRole role) const {
@@ -249,6 +275,8 @@ class BatchJob {
   const std::uint32_t shards_;
   Scratch scratch_;
   std::string address_;
+  mutable std::mutex mutex_;
+  std::string mistake_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   std::map<std::uint64_t, std::unique_ptr<host::Server>> servers_;
   std::atomic<std::uint64_t> computed_ = 0;
@@ -299,6 +327,46 @@ TEST(BatchEndToEnd, ComesToTheSameBitsWhateverDies) {
   EXPECT_EQ(outcome_of(job), expected);
 }
 
+// The step is too long then, and a shorter one is taken, whoever dies meanwhile.
+TEST(BatchEndToEnd, ALossThatIsNoneLaterShortensTheStep) {
+  const std::set<EvaluationId> none = {{1, 0}, {3, 0}, {3, 1}};
+  nlohmann::json expected;
+  {
+    BatchJob job(0);
+    job.none = none;
+    job.start_replica(1);
+    job.await([&] { return job.ended(); });
+    expected = outcome_of(job);
+  }
+  EXPECT_GE(expected.at("iteration"), 5);
+  EXPECT_LT(expected.at("gradient_norm"), 1);
+  BatchJob job(3);
+  job.none = none;
+  for (int number : {1, 2, 3}) job.start_replica(number);
+  for (const int iteration : {1, 2, 3}) {
+    job.await_iteration(iteration);
+    job.kill_coordinator();
+    job.start_coordinator();
+  }
+  job.await([&] { return job.ended(); });
+  EXPECT_EQ(outcome_of(job), expected);
+}
+
+// What a coordinator that is started again would find again is told to who runs it, and the job is
+// not over by it.
+TEST(BatchEndToEnd, AMistakeIsNoEnd) {
+  BatchJob job(1);
+  job.start_replica(1);
+  job.await_iteration(2);
+  job.kill_coordinator();
+  coordinator::test::give_other_answers(job.coordinators_folder());
+  job.start_coordinator();
+  job.await([&] { return !job.mistake().empty(); });
+  EXPECT_EQ(job.mistake().find("the optimization can't go on: answer 1 of 1 that are stored"), 0u)
+      << job.mistake();
+  EXPECT_FALSE(job.ended());
+}
+
 // A checkpoint is made while replicas go on, and another job on other shards comes from there to
 // where this one does.
 TEST(BatchEndToEnd, GoesOnFromACheckpointOnOtherShards) {
@@ -318,6 +386,24 @@ TEST(BatchEndToEnd, GoesOnFromACheckpointOnOtherShards) {
   for (int number : {1, 2}) other.start_replica(number);
   other.await([&] { return other.ended(); });
   EXPECT_EQ(outcome_of(other), expected);
+}
+
+// A coordinator that has begun again in the middle of an iteration frees nothing of what that goes
+// on from where an evaluator holds it.
+TEST(BatchEndToEnd, HoldsVectorsBehindARestart) {
+  BatchJob job(0);
+  job.most_computed = 24 * 8 + 5;
+  job.start_replica(1);
+  job.await([&] { return job.computed() >= job.most_computed; });
+  job.stop_replica(1);
+  job.kill_coordinator();
+  job.start_coordinator();
+  const BatchCheckpoint checkpoint = job.checkpoint([&] {
+    job.most_computed = UINT64_MAX;
+    job.start_replica(2);
+  });
+  EXPECT_GT(checkpoint.state.iteration, 0);
+  EXPECT_GE(job.batch().at("iteration"), checkpoint.state.iteration + 2);
 }
 
 }  // namespace

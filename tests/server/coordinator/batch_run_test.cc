@@ -111,19 +111,23 @@ TEST(BatchRun, ALossThatIsNotFiniteAtTheStartIsNamedAndEndsIt) {
   EXPECT_TRUE(again.over()) << "also for who comes after it";
 }
 
-TEST(BatchRun, IsFedFromTheLogAndRepeatsTheLastCommandAlone) {
+TEST(BatchRun, IsFedFromTheLogAndRepeatsTheLastCommandsAlone) {
   const optim::BatchOptions options = run_options(optim::BatchMethod::lbfgs);
   BatchWorld world(5);
   optimize(world, options, false, 3);
   const std::uint64_t before = world.portions_computed;
-  // The fourth iteration, up to its end, which isn't stored.
+  // The fourth iteration, up to its last answer, of all new products, which isn't stored.
   class Refuses final : public BatchMemory {
    public:
     explicit Refuses(BatchWorld& of) : world(of) {}
     Bytes start() override { return world.start; }
     Bytes answers() override { return world.answers; }
-    void begin(Bytes) override { throw Failure("the disk is full"); }
-    void answered(Bytes answers) override { world.answers = std::move(answers); }
+    void begin(Bytes) override { FAIL() << "it lacks an answer"; }
+    void answered(Bytes answers) override {
+      if (decode_batch_answers(answers).answers.back().scalars.size() > 1)
+        throw Failure("the disk is full");
+      world.answers = std::move(answers);
+    }
     BatchWorld& world;
   } refuses(world);
   SpaceOfWorld space(world);
@@ -136,12 +140,50 @@ TEST(BatchRun, IsFedFromTheLogAndRepeatsTheLastCommandAlone) {
   EXPECT_GE(computed - before, kBatchPortions);
   // The same process, and another one.
   EXPECT_THROW(run.next(), Failure);
-  EXPECT_EQ(world.commands_given - given, 1u) << "what comes behind the last answer";
+  EXPECT_EQ(world.commands_given - given, 2u) << "step and change, behind the last answer";
   StoredInWorld memory(world);
   BatchRun next(options, space, objective, memory);
   EXPECT_EQ(next.next().iteration, 4);
   EXPECT_EQ(world.portions_computed, computed) << "nothing is evaluated again";
-  EXPECT_EQ(world.commands_given - given, 2u);
+  EXPECT_EQ(world.commands_given - given, 4u);
+}
+
+// Who looks at what is stored finds its vectors, whatever of the next iteration is done.
+TEST(BatchRun, HasTheVectorsOfWhatIsStored) {
+  const optim::BatchOptions options = run_options(optim::BatchMethod::lbfgs);
+  BatchWorld world(5);
+  optimize(world, options, false, 7);
+  class Looks final : public BatchMemory {
+   public:
+    Looks(BatchWorld& of, const optim::BatchOptions& with) : world(of), options(with) {}
+    Bytes start() override { return world.start; }
+    Bytes answers() override { return world.answers; }
+    void begin(Bytes start) override {
+      look();  // the iteration is done, and nobody knows it yet
+      world.start = std::move(start);
+      look();
+      world.answers.clear();
+    }
+    void answered(Bytes answers) override {
+      look();
+      world.answers = std::move(answers);
+    }
+    void look() {
+      ++looks;
+      const BatchStart now = decode_batch_start(world.start);
+      for (const VectorName& name : optim::vectors_of(now.state, options.method))
+        EXPECT_TRUE(world.vectors.contains(name)) << to_string(name);
+    }
+    BatchWorld& world;
+    const optim::BatchOptions& options;
+    int looks = 0;
+  } memory(world, options);
+  SpaceOfWorld space(world);
+  ReplicasOfWorld replicas(world);
+  BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
+  BatchRun run(options, space, objective, memory);
+  for (int i = 0; i < 5; ++i) run.next();
+  EXPECT_GE(memory.looks, 25);
 }
 
 // Of the iteration before: the process died when the next one's start was stored, and they were not
@@ -183,7 +225,7 @@ TEST(BatchRun, RefusesAnswersToOtherQuestions) {
   ReplicasOfWorld replicas(world);
   BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
   BatchRun run(options, space, objective, memory);
-  EXPECT_THROW(run.next(), Failure);
+  EXPECT_THROW(run.next(), UsageError) << "whoever tries it again finds the same";
 }
 
 // What goes into a store that takes no large values is known before anything begins.

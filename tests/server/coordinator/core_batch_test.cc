@@ -1,19 +1,17 @@
-// A coordinator of a batch optimization: portions, and what the method keeps.
+// A coordinator of a batch optimization: who gets which portions.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "server/service/portion_calls.h"
 #include "tests/base/effort.h"
+#include "tests/server/coordinator/portion_requests.h"
 #include "tests/server/coordinator/world.h"
 
 namespace convoy::server::coordinator {
@@ -22,20 +20,9 @@ namespace {
 using namespace test;
 using calls::PortionAnswer;
 using calls::PortionRequest;
-using calls::WatchAnswer;
-using calls::WatchRequest;
 
 // 64 samples, 8 a portion.
 constexpr std::uint32_t kPortions = 8;
-
-PortionAnswer ask(World& world, const PortionRequest& request) {
-  return calls::decode_portion_answer(world.call(calls::kPortions, calls::encode(request)));
-}
-
-PortionRequest finished(std::uint64_t client, const EvaluationId& id, const PortionGroup& group,
-                        double loss = 1) {
-  return {client, id, {}, {{group, std::vector<double>(portions_of(group), loss)}}, false};
-}
 
 TEST(CoreBatch, ReplicasGetPortionsAndTheLossCountsOnce) {
   World world(small_plan(), BatchGroups{});
@@ -60,7 +47,7 @@ TEST(CoreBatch, ReplicasGetPortionsAndTheLossCountsOnce) {
     EXPECT_TRUE(world.evaluations.empty());
     world.pass(100);
     world.beat(two);
-    waits = world.send(calls::kPortions, calls::encode(finished(one, {2, 1}, group)));
+    waits = world.send(calls::kPortions, calls::encode(finished_group(one, {2, 1}, group)));
     if (const auto said = world.answer(waits)) answer = calls::decode_portion_answer(*said);
   }
   ASSERT_EQ(world.evaluations.size(), 1u);
@@ -77,7 +64,7 @@ TEST(CoreBatch, ReplicasGetPortionsAndTheLossCountsOnce) {
   ASSERT_EQ(again.kind, PortionAnswer::Kind::group);
   EXPECT_LE(again.group.first, 3u);
   EXPECT_GT(end_of(again.group), 3u);
-  world.send(calls::kPortions, calls::encode(finished(one, {2, 1}, again.group)));
+  world.send(calls::kPortions, calls::encode(finished_group(one, {2, 1}, again.group)));
   ASSERT_EQ(world.evaluations.size(), 2u);
   EXPECT_EQ(world.evaluations[1].loss, 8.0);
 
@@ -147,7 +134,8 @@ TEST(CoreBatch, AStalenessBoundIsNoneOfPortions) {
   World world(plan, BatchGroups{});
   world.ready();
   world.batch_event(world.core->begin_evaluation(world.now, {0, 0}));
-  EXPECT_EQ(ask(world, {world.join(), {}, {}, {}, false}).kind, PortionAnswer::Kind::group);
+  EXPECT_EQ(ask_for_portions(world, {world.join(), {}, {}, {}, false}).kind,
+            PortionAnswer::Kind::group);
 }
 
 TEST(CoreBatch, WhatALostReplicaHadGoesToWhoWaits) {
@@ -157,7 +145,7 @@ TEST(CoreBatch, WhatALostReplicaHadGoesToWhoWaits) {
   world.ready();
   const std::uint64_t one = world.join(), two = world.join();
   world.batch_event(world.core->begin_evaluation(world.now, {0, 0}));
-  EXPECT_EQ(ask(world, {one, {}, {}, {}, false}).kind, PortionAnswer::Kind::group);
+  EXPECT_EQ(ask_for_portions(world, {one, {}, {}, {}, false}).kind, PortionAnswer::Kind::group);
   const CallId waits =
       world.send(calls::kPortions, calls::encode(PortionRequest{two, {}, {}, {}, false}));
   for (int i = 0; i < 4; ++i) {
@@ -168,7 +156,8 @@ TEST(CoreBatch, WhatALostReplicaHadGoesToWhoWaits) {
   const PortionAnswer again = calls::decode_portion_answer(*world.answer(waits));
   EXPECT_EQ(again.kind, PortionAnswer::Kind::group);
   EXPECT_FALSE(again.copy);
-  EXPECT_EQ(ask(world, {one, {}, {}, {}, false}).kind, PortionAnswer::Kind::unknown_client);
+  EXPECT_EQ(ask_for_portions(world, {one, {}, {}, {}, false}).kind,
+            PortionAnswer::Kind::unknown_client);
 }
 
 TEST(CoreBatch, ALossThatIsNotFiniteEndsTheEvaluation) {
@@ -177,9 +166,10 @@ TEST(CoreBatch, ALossThatIsNotFiniteEndsTheEvaluation) {
   const std::uint64_t one = world.join();
   world.batch_event(world.core->begin_evaluation(world.now, {0, 0}));
   world.batch_event(world.core->await_evaluation(world.now, 1));
-  const PortionAnswer answer = ask(world, {one, {}, {}, {}, false});
-  world.send(calls::kPortions, calls::encode(finished(one, {0, 0}, answer.group,
-                                                      std::numeric_limits<double>::infinity())));
+  const PortionAnswer answer = ask_for_portions(world, {one, {}, {}, {}, false});
+  world.send(calls::kPortions,
+             calls::encode(finished_group(one, {0, 0}, answer.group,
+                                          std::numeric_limits<double>::infinity())));
   ASSERT_EQ(world.evaluations.size(), 1u);
   EXPECT_FALSE(world.evaluations[0].finite);
   EXPECT_EQ(world.evaluations[0].not_finite, answer.group.first);
@@ -191,13 +181,15 @@ TEST(CoreBatch, RefusesWhatIsNotOfThisKindOfJob) {
   batch.ready();
   const std::uint64_t replica = batch.join();
   EXPECT_THROW(batch.lease(replica), UsageError);
-  EXPECT_THROW(ask(batch, {batch.join(ClientRole::observer), {}, {}, {}, false}), UsageError);
+  EXPECT_THROW(ask_for_portions(batch, {batch.join(ClientRole::observer), {}, {}, {}, false}),
+               UsageError);
   batch.batch_event(batch.core->begin_evaluation(batch.now, {0, 0}));
-  EXPECT_THROW(ask(batch, finished(replica, {0, 0}, {0, 2})), UsageError) << "no such group";
+  EXPECT_THROW(ask_for_portions(batch, finished_group(replica, {0, 0}, {0, 2})), UsageError)
+      << "no such group";
 
   World other;
   other.ready();
-  EXPECT_THROW(ask(other, {other.join(), {}, {}, {}, false}), UsageError);
+  EXPECT_THROW(ask_for_portions(other, {other.join(), {}, {}, {}, false}), UsageError);
   EXPECT_THROW(other.core->begin_evaluation(other.now, {0, 0}), UsageError);
   EXPECT_FALSE(other.core->batch_groups());
 }
@@ -222,175 +214,6 @@ TEST(CoreBatch, RefusesMorePortionsThanItCanHandOut) {
   describe(64);
   ASSERT_TRUE(world.core->batch_groups());
   EXPECT_EQ(world.core->batch_groups()->portions, kPortions);
-}
-
-TEST(CoreBatch, KeepsWhatTheMethodGoesOnFrom) {
-  World world(small_plan(), BatchGroups{});
-  world.ready();
-  BatchStart start;
-  start.commands = 5;
-  const BatchAnswers answers{5, {{1, {2.5}}}};
-  world.storing = false;
-  world.batch_event(world.core->keep_batch(world.now, 1, encode(start), {}));
-  EXPECT_TRUE(world.kept.empty()) << "not before it is stored";
-  world.store_now();
-  EXPECT_EQ(world.kept, (std::vector<std::uint64_t>{1}));
-  world.storing = true;
-  world.batch_event(world.core->keep_batch(world.now, 2, std::nullopt, encode(answers)));
-  world.cut_power();
-  EXPECT_EQ(world.core->batch_start(), encode(start));
-  EXPECT_EQ(world.core->batch_answers(), encode(answers));
-  world.batch_event(world.core->keep_batch(world.now, 3, encode(start), {}));
-  EXPECT_TRUE(world.core->batch_answers().empty());
-}
-
-WatchAnswer watch(World& world, std::uint64_t client, WatchRequest::Hold hold,
-                  std::uint64_t after = 0) {
-  return calls::decode_watch_answer(
-      world.call(calls::kWatch, calls::encode(WatchRequest{client, after, hold})));
-}
-
-// Replica 1 is lost with a group that replica 2 gets again; 2 has a copy of what 3 is late with.
-TEST(CoreBatch, SaysWhoHadWhatWhen) {
-  JobPlan plan = small_plan();
-  plan.portion = 32;  // two of them
-  World world(plan, BatchGroups{});
-  world.ready();
-  const std::uint64_t one = world.join(), two = world.join();
-  world.batch_event(world.core->begin_evaluation(world.now, {0, 0}));
-  EXPECT_EQ(ask(world, {one, {}, {}, {}, false}).group, (PortionGroup{0, 0}));
-  EXPECT_EQ(ask(world, {two, {}, {}, {}, false}).group, (PortionGroup{1, 0}));
-  for (int i = 0; i < 4; ++i) {
-    world.pass(400);
-    world.beat(two);
-  }
-  PortionAnswer answer = ask(world, finished(two, {0, 0}, {1, 0}));
-  EXPECT_EQ(answer.group, (PortionGroup{0, 0}));
-  EXPECT_FALSE(answer.copy);
-  const std::uint64_t three = world.join();
-  for (int i = 0; i < 40; ++i) {
-    world.pass(400);
-    world.beat(two);
-    world.beat(three);
-  }
-  answer = ask(world, {three, {}, {}, {}, false});
-  EXPECT_EQ(answer.group, (PortionGroup{0, 0}));
-  EXPECT_TRUE(answer.copy);
-  world.send(calls::kPortions, calls::encode(finished(three, {0, 0}, {0, 0})));
-  world.send(calls::kPortions, calls::encode(finished(two, {0, 0}, {0, 0})));
-
-  world.core->count_method_bytes(300);
-  world.core->count_method_bytes(4);
-  const WatchAnswer said = watch(world, 0, WatchRequest::Hold::keep);
-  const BatchProgress& progress = said.progress;
-  EXPECT_EQ(progress.method_bytes, 304u);
-  EXPECT_GT(progress.portion_bytes, 0u);
-  EXPECT_EQ(progress.now, (PortionCounts{2, 1, 1, 1}));
-  EXPECT_EQ(progress.all, progress.now);
-  ASSERT_EQ(progress.replicas.size(), 3u);
-  EXPECT_EQ(progress.replicas[0].portions, (PortionCounts{0, 0, 0, 0}));
-  EXPECT_FALSE(progress.replicas[0].here);
-  EXPECT_EQ(progress.replicas[1].portions, (PortionCounts{1, 1, 0, 1}));
-  EXPECT_TRUE(progress.replicas[1].here);
-  EXPECT_EQ(progress.replicas[2].portions, (PortionCounts{1, 0, 1, 0}));
-  EXPECT_NEAR(progress.replicas[1].busy_s, 17.6, 1e-6);
-  EXPECT_DOUBLE_EQ(progress.replicas[2].busy_s, 0);
-  ASSERT_EQ(progress.groups.size(), 4u);
-  using End = GroupRecord::End;
-  const auto row = [&](std::size_t i) {
-    const GroupRecord& record = progress.groups[i];
-    EXPECT_EQ(record.number, i + 1);
-    return std::tuple(record.replica, record.group.first, record.copy, record.end);
-  };
-  EXPECT_EQ(row(0), std::tuple(one, 0u, false, End::lost));
-  EXPECT_EQ(row(1), std::tuple(two, 1u, false, End::counted));
-  EXPECT_EQ(row(2), std::tuple(three, 0u, true, End::counted));
-  EXPECT_EQ(row(3), std::tuple(two, 0u, false, End::unused));
-  EXPECT_NEAR(progress.groups[3].ended_s - progress.groups[3].began_s, 16.0, 1e-6);
-  EXPECT_EQ(watch(world, 0, WatchRequest::Hold::keep, 3).progress.groups.size(), 1u);
-
-  const auto status = nlohmann::json::parse(
-      calls::decode_text(world.call(calls::kStatus, calls::encode_nothing())));
-  EXPECT_EQ(status["batch"]["all"]["portions_copied"], 1);
-  EXPECT_EQ(status["batch"]["replicas"][1]["portions_again"], 1);
-  EXPECT_EQ(status["batch"]["replicas"][0]["here"], false);
-  EXPECT_EQ(status["batch"]["over"], nullptr);
-  EXPECT_EQ(status["batch"]["method_bytes"], 304);
-  EXPECT_EQ(status["batch"]["portion_bytes"], progress.portion_bytes);
-  const std::string metrics = metrics_text(world.core->facts());
-  for (const char* line :
-       {"\nconvoy_batch_iterations_total 0\n", "\nconvoy_batch_portions 2\n",
-        "\nconvoy_batch_evaluation_portions_done 2\n", "\nconvoy_batch_method_bytes_total 304\n",
-        ",became=\"unused\"} 1\n", "# TYPE convoy_batch_replica_busy_seconds_total counter\n"})
-    EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
-}
-
-TEST(CoreBatch, EvaluatorsHoldVectorsUntilTheyLetGoOrAreGone) {
-  World world(small_plan(), BatchGroups{});
-  world.ready();
-  const std::uint64_t one = world.join(ClientRole::evaluator);
-  const std::uint64_t two = world.join(ClientRole::evaluator);
-  const auto hold = [&](std::uint64_t client) {
-    return watch(world, client, WatchRequest::Hold::hold);
-  };
-  EXPECT_TRUE(hold(one).start.empty());
-  EXPECT_TRUE(world.core->batch_held().empty());
-  BatchStart start;
-  start.begun = true;
-  start.state.iteration = 2;
-  start.state.weights = {optim::VectorRole::weights, 2, 1};
-  start.state.history = {2};
-  const auto reach = [&] {
-    world.batch_event(world.core->keep_batch(world.now, 1, encode(start), {}));
-    return optim::vectors_of(start.state, optim::BatchMethod::lbfgs);
-  };
-  const auto second = reach();
-  EXPECT_EQ(hold(one).start, encode(start));
-  EXPECT_EQ(world.core->batch_held().size(), second.size());
-  start.state.iteration = 3;
-  start.state.weights = {optim::VectorRole::weights, 3, 0};
-  const auto third = reach();
-  hold(two);
-  const auto both = world.core->batch_held();
-  for (const auto& names : {second, third}) {
-    for (const optim::VectorName& name : names)
-      EXPECT_NE(std::find(both.begin(), both.end(), name), both.end()) << to_string(name);
-  }
-  watch(world, one, WatchRequest::Hold::let_go);
-  EXPECT_EQ(world.core->batch_held().size(), third.size());
-  watch(world, 0, WatchRequest::Hold::keep);
-  EXPECT_EQ(world.core->batch_held().size(), third.size());
-  world.pass(5000);  // longer than its lease
-  world.tick();
-  EXPECT_TRUE(world.core->batch_held().empty());
-  EXPECT_THROW(hold(two), UsageError);
-  EXPECT_THROW(hold(world.join()), UsageError) << "a replica";
-}
-
-TEST(CoreBatch, BeginsFromACheckpointOnce) {
-  World world(small_plan(), BatchGroups{});
-  world.ready(64, false);
-  std::uint64_t evaluator = world.join(ClientRole::evaluator);
-  BatchStart start;
-  start.begun = true;
-  start.state.iteration = 7;
-  const auto begin_from = [&](const BatchStart& from) {
-    world.call(calls::kBeginFrom, calls::encode(calls::BatchFrom{evaluator, encode(from)}));
-  };
-  begin_from(start);
-  EXPECT_EQ(world.core->batch_start(), encode(start));
-  world.cut_power();
-  EXPECT_EQ(world.core->batch_start(), encode(start));
-  evaluator = world.join(ClientRole::evaluator);
-  BatchStart other = start;
-  other.state.iteration = 8;
-  begin_from(other);  // it has begun
-  EXPECT_EQ(world.core->batch_start(), encode(start));
-  other.commands = 3;
-  EXPECT_THROW(begin_from(other), UsageError);
-  EXPECT_THROW(begin_from({}), UsageError);
-  world.batch_event(world.core->batch_over(world.now, "all 7 iterations are done"));
-  EXPECT_EQ(watch(world, 0, WatchRequest::Hold::keep).progress.over, "all 7 iterations are done");
 }
 
 // Killed and without power at any moment: every portion is done once, in groups that don't change.
@@ -440,7 +263,7 @@ TEST(CoreBatch, ComesBackWithTheSameGroups) {
       }
       PortionRequest request{client, id, held, {}, false};
       if (!held.empty() && random() % 2 == 0) {
-        request.finished = finished(client, id, held.front()).finished;
+        request.finished = finished_group(client, id, held.front()).finished;
         held.erase(held.begin());
         request.held = held;
       }

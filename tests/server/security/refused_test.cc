@@ -202,6 +202,18 @@ TEST_F(Refused, OpenAddressesWithoutCertificates) {
   }
 }
 
+TEST_F(Refused, WhatIsNeitherAnAddressNorAJobsFolder) {
+  const Ended nothing = run({"status", scratch_.path("runs/mine")});
+  EXPECT_EQ(nothing.status, kExitUsage) << nothing.text;
+  EXPECT_NE(nothing.text.find("there is no folder " + scratch_.path("runs/mine")),
+            std::string::npos)
+      << nothing.text;
+  const Ended over = run({"status", scratch_.path(".")});
+  EXPECT_EQ(over.status, kExitUsage) << over.text;
+  EXPECT_NE(over.text.find("; convoy report shows how a run went that is over"), std::string::npos)
+      << over.text;
+}
+
 // Not only the coordinator: a client that it let in is refused by a server with another job's
 // certificates.
 TEST_F(Refused, AServersOwnDoor) {

@@ -373,8 +373,10 @@ void add_downpour_command(CLI::App& bench, Outcome& outcome) {
   const auto words = std::make_shared<ComparisonWords>();
   CLI::App* command = bench.add_subcommand(
       "downpour",
-      "SGD, Downpour SGD with a fixed rate and with Adagrad, and synchronous SGD on one recipe: "
-      "curves and times to a level, as in Dean et al. 2012, figures 4 and 5 (docs/downpour.md)");
+      "SGD, Downpour SGD with a fixed rate and with Adagrad, Sandblaster, and synchronous SGD on "
+      "one "
+      "recipe: curves and times to a level, as in Dean et al. 2012, figures 4 and 5 "
+      "(docs/downpour.md)");
   add_options(*command, *words);
   command->callback([words, &outcome] { outcome.exit_status = run(*words); });
 }

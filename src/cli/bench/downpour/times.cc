@@ -121,6 +121,13 @@ void add_times(Page& page, const ComparedRuns& runs) {
       "<p class=\"soft\">Figure 5 of Dean et al. 2012. Of each method and number of replicas the "
       "fastest setting; of several "
       "seeds the middle one, of two the later.</p>\n");
+  const bool none = std::none_of(runs.runs.begin(), runs.runs.end(), [](const ComparedRun& run) {
+    return std::isfinite(number_in(run.row, "level_s"));
+  });
+  if (none) {
+    page.add("<p>No run reached it:</p>\n<ul>" + missing + "</ul>\n");
+    return;
+  }
   page.begin_row();
   for (const bool by_cores : {false, true}) {
     page.picture(std::string("Time to ") + level + " against " +

@@ -96,8 +96,8 @@ void Partitioned::build(const NetworkSource& source) {
   const model::PartitionRules rules = partition_rules(source.recipe(), blueprint, inputs);
   model::PartitionPlan plan = plan_partition(blueprint, inputs, rules);
   share_ = replica_share(source);
-  if (world_->rank() == 0)
-    world_->log().info(describe_needs(source.recipe(), blueprint, plan, share_));
+  // Of memory at this moment; said where the network is trained.
+  needs_text_ = describe_needs(source.recipe(), blueprint, plan, share_);
   const PartitionNeeds needs =
       needs_of(source.recipe(), blueprint, plan, grid_->partition(), share_);
   check_needs(*world_, source.recipe(), blueprint, plan, share_, needs.parameters,
@@ -201,6 +201,7 @@ std::size_t Partitioned::least_share(TrainerContext&) {
 
 void Partitioned::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
+  if (world_->rank() == 0) world_->log().info(needs_text_);
   const PartitionNeeds needs = needs_of(context.recipe(), network_->blueprint(), network_->plan(),
                                         grid_->partition(), share_);
   check_needs(context.world(), context.recipe(), network_->blueprint(), network_->plan(), share_,

@@ -97,6 +97,7 @@ class Partitioned final : public Strategy {
   std::shared_ptr<PartitionedNetwork> network_;
   std::int64_t whole_parameters_ = 0;
   ReplicaShare share_;
+  std::string needs_text_;
   std::int64_t least_rows_ = 1;  // of a replica, that can be trained on
   std::optional<Compute> compute_;
   std::vector<at::ScalarType> types_;  // of the network's values

@@ -189,8 +189,10 @@ BatchEvaluator::Seen BatchEvaluator::look(bool hold) {
   return seen;
 }
 
-// They may be gone by the time they are fetched: then the next iteration's are there.
-BatchEvaluator::Seen BatchEvaluator::take_weights() {
+// They may be gone by the time they are fetched: then the next iteration's are there. `all`: with
+// what else a checkpoint has of them, since an evaluation before that may take long, and a
+// coordinator that begins again meanwhile holds nothing.
+BatchEvaluator::Seen BatchEvaluator::take_weights(bool all) {
   const comm::Communicator& ranks = outer_->world().communicator();
   std::int64_t before = -1;
   while (true) {
@@ -204,9 +206,10 @@ BatchEvaluator::Seen BatchEvaluator::take_weights() {
           fetch_weights<float>(name);
         }
       });
-      holds_ = true;
       held_state_ = seen.progress.state;
       saved_.reset();
+      if (all) fetch_saved();
+      holds_ = true;
       return seen;
     } catch (const UsageError&) {
       if (seen.progress.state.iteration == before) throw;
@@ -221,23 +224,27 @@ void BatchEvaluator::let_go() {
   if (outer_->world().rank() == 0) service_->let_go();
 }
 
+void BatchEvaluator::fetch_saved() {
+  const comm::Communicator& ranks = outer_->world().communicator();
+  std::istringstream text(on_rank_0(ranks, [this] {
+    std::string lines;
+    for (const std::string& line : optim::lines_of(held_state_)) lines += line + "\n";
+    return lines;
+  }));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  const optim::BatchMethod method = batch_options(outer_->recipe()).method;
+  on_every_rank(ranks, [&] {
+    saved_.emplace(optim::batch_state_of(lines), method, vectors(), parameters_, *service_);
+  });
+}
+
 State BatchEvaluator::state() {
   State state = without_batch(inner().state());
   if (!holds_) return state;
   if (!saved_) {
-    const comm::Communicator& ranks = outer_->world().communicator();
-    std::istringstream text(on_rank_0(ranks, [this] {
-      std::string lines;
-      for (const std::string& line : optim::lines_of(held_state_)) lines += line + "\n";
-      return lines;
-    }));
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(text, line);) lines.push_back(line);
-    const optim::BatchMethod method = batch_options(outer_->recipe()).method;
     try {
-      on_every_rank(ranks, [&] {
-        saved_.emplace(optim::batch_state_of(lines), method, vectors(), parameters_, *service_);
-      });
+      fetch_saved();
     } catch (const UsageError& error) {  // the coordinator holds nothing behind a restart
       throw Failure(std::string("the vectors of a checkpoint are gone before it was written (") +
                     error.what() + "): the evaluator has to begin again");
@@ -383,7 +390,7 @@ void BatchEvaluator::run() {
     const Due due = due_since(outer_->recipe(), before, moment_of(seen), seen.requests);
     const bool weights = due.evaluate || due.checkpoint || due.end || seen.over;
     if (weights && seen.progress.begun) {
-      const Seen taken = take_weights();
+      const Seen taken = take_weights(due.checkpoint || due.end || seen.over || stop);
       const std::uint32_t requests = seen.requests;
       seen = taken;
       seen.requests |= requests;

@@ -53,8 +53,9 @@ class BatchEvaluator final : public Around {
   void check_memory() const;
   void let_go();
   Seen look(bool hold);
-  // With the network's weights those of what is returned.
-  Seen take_weights();
+  // With the network's weights those of what is returned. `all`: saved_, too.
+  Seen take_weights(bool all);
+  void fetch_saved();
   data::Position position_of(std::int64_t iteration) const;
   Moment moment_of(const Seen& seen) const;
   StepReport report_of(const Seen& seen);

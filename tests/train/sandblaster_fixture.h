@@ -1,0 +1,145 @@
+// Sandblaster jobs of a small network in this process: an evaluator and replicas on threads.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "convoy/train/registry.h"
+#include "convoy/train/sandblaster.h"
+#include "convoy/train/sandblaster_roles.h"
+#include "convoy/train/state.h"
+#include "convoy/train/trainer.h"
+#include "tests/base/scratch.h"
+#include "tests/train/sandblaster_fake.h"
+#include "tests/train/small_world.h"
+
+namespace convoy::train {
+
+using testing_data::FakeBatchJob;
+
+// 60 samples in 8 portions, of 8 and one of 4, computed 5 samples at a time.
+inline constexpr const char* kSandblasterRecipe = R"(
+name = "job"
+strategy = "sandblaster"
+threads = 1
+precision = "float64"
+[model]
+name = "mlp"  # whose first weights need no generator, which threads would share
+[model.options]
+hidden = [16]
+[data]
+reader = "stripes"
+[data.train]
+size = 60
+[data.validation]
+size = 30
+[training]
+batch = 5
+steps = 6
+[output]
+tensorboard = false
+rank_times_every_steps = 0
+[sandblaster]
+portion = 8
+replicas = 2
+)";
+
+class SandblasterTest : public testing::Test {
+ protected:
+  using Overrides = std::vector<std::string>;
+
+  void SetUp() override { testing_data::add_small_world(registry_); }
+
+  Recipe recipe(Overrides more = {}) {
+    more.insert(more.begin(), "output.folder=\"" + scratch_.path() + "/run\"");
+    return parse_recipe({kSandblasterRecipe, "job", "/"}, more, registry_.vocabulary());
+  }
+
+  // What a thread throws is kept, and ends the job.
+  template <typename T>
+  void on_thread(FakeBatchJob<T>& job, const std::function<void(comm::World&)>& body,
+                 int ranks = 1) {
+    threads_.emplace_back([this, &job, body, ranks] {
+      try {
+        comm::World::run_threads(ranks, body);
+      } catch (const std::exception& error) {
+        {
+          const std::lock_guard lock(mutex_);
+          if (error_.empty()) error_ = error.what();
+        }
+        job.end("a process failed");
+      }
+    });
+  }
+
+  struct Outcome {
+    RunResult result;
+    std::vector<BatchReplicaResult> replicas;
+    std::string error;  // of a process
+  };
+  // A whole job.
+  template <typename T>
+  Outcome run(FakeBatchJob<T>& job, const Recipe& recipe, std::function<bool()> stop = {},
+              const std::string& resume = "") {
+    Outcome outcome;
+    TrainerOptions options;
+    options.progress = false;
+    options.overwrite = resume.empty();
+    options.resume = resume;
+    options.should_stop = std::move(stop);
+    const int partitions = static_cast<int>(recipe.grid.partitions);
+    on_thread<T>(
+        job,
+        [&, options](comm::World& world) {
+          const RunResult own =
+              run_batch_evaluator(world, registry_, recipe, testing_data::connect_to(job), options);
+          if (world.rank() > 0) return;
+          outcome.result = own;
+          job.end("its evaluator was told to stop");  // as who starts the processes
+        },
+        partitions);
+    outcome.replicas.resize(static_cast<std::size_t>(sandblaster_of(recipe).replicas));
+    for (BatchReplicaResult& replica : outcome.replicas) {
+      on_thread<T>(
+          job,
+          [&](comm::World& world) {
+            const BatchReplicaResult own =
+                run_batch_replica(world, registry_, recipe, testing_data::connect_to(job), {});
+            if (world.rank() == 0) replica = own;
+          },
+          partitions);
+    }
+    job.optimize();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    outcome.error = std::exchange(error_, "");
+    return outcome;
+  }
+
+  static State saved(const std::string& checkpoint) {
+    return read_checkpoint(checkpoint, open_checkpoint(checkpoint), 0, 1);
+  }
+  static void expect_same(const Tensors& a, const Tensors& b, double tolerance) {
+    ASSERT_EQ(a.size(), b.size());
+    for (const auto& [name, tensor] : a) {
+      ASSERT_TRUE(b.contains(name)) << name;
+      const auto difference = (tensor.to(torch::kDouble) - b.at(name).to(torch::kDouble)).abs();
+      EXPECT_LE(difference.max().item<double>(), tolerance) << name;
+    }
+  }
+
+  Registry registry_;
+  test::Scratch scratch_;
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::string error_;
+};
+
+}  // namespace convoy::train
