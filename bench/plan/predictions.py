@@ -50,20 +50,20 @@ def recipe(data, model, optimizer, lr, target, batches, hidden=None, momentum=0.
 
 
 # None of these networks, data and optimizers is one of docs/planning-results.md.
-SMALL, LARGE = "4,16,64,256", "8,24,80,256"
+SMALL, LARGE = "16,32,64,128", "16,40,100,256"
 RECIPES = {
-    "digits-linear": recipe("digits", "mlp", "sgd", 0.05, 0.4, LARGE, hidden=[]),
-    "digits-mlp128": recipe("digits", "mlp", "sgd", 0.1, 0.1, LARGE, hidden=[128]),
-    "digits-mlp64x2-momentum": recipe("digits", "mlp", "sgd", 0.02, 0.15, LARGE, hidden=[64, 64], momentum=0.9),
-    "digits-mlp256-adam": recipe("digits", "mlp", "adam", 0.001, 0.15, LARGE, hidden=[256]),
+    "digits-mlp128": recipe("digits", "mlp", "sgd", 0.2, 0.05, LARGE, hidden=[128]),
+    "digits-mlp256x2": recipe("digits", "mlp", "sgd", 0.2, 0.05, LARGE, hidden=[256, 256]),
+    "digits-mlp128x2-momentum": recipe("digits", "mlp", "sgd", 0.025, 0.05, LARGE, hidden=[128, 128], momentum=0.9),
+    "digits-mlp256-adam": recipe("digits", "mlp", "adam", 0.001, 0.05, LARGE, hidden=[256]),
     "digits-lenet43k-momentum": recipe("digits", "lenet43k", "sgd", 0.02, 0.12, SMALL, momentum=0.9),
-    "evenodd-mlp64": recipe("digits", "mlp", "sgd", 0.1, 0.12, LARGE, hidden=[64], task=EVEN_ODD),
+    "evenodd-mlp256": recipe("digits", "mlp", "sgd", 0.2, 0.08, LARGE, hidden=[256], task=EVEN_ODD),
     "evenodd-lenet43k": recipe("digits", "lenet43k", "sgd", 0.1, 0.1, SMALL, task=EVEN_ODD),
-    "digits-top1-mlp96": recipe("digits", "mlp", "sgd", 0.1, 0.95, LARGE, hidden=[96], metric="train_top1"),
-    "pictures10-mlp64": recipe("pictures10", "mlp", "sgd", 0.1, 0.05, LARGE, hidden=[64]),
-    "pictures10-lenet43k": recipe("pictures10", "lenet43k", "sgd", 0.1, 0.2, SMALL),
-    "pictures20-mlp128-momentum": recipe("pictures20", "mlp", "sgd", 0.02, 0.05, LARGE, hidden=[128], momentum=0.9),
-    "pictures20-mlp64x2-adam": recipe("pictures20", "mlp", "adam", 0.002, 0.05, LARGE, hidden=[64, 64]),
+    "digits-top1-mlp256": recipe("digits", "mlp", "sgd", 0.2, 0.98, LARGE, hidden=[256], metric="train_top1"),
+    "pictures10-mlp256": recipe("pictures10", "mlp", "sgd", 0.2, 0.02, LARGE, hidden=[256]),
+    "pictures10-lenet43k": recipe("pictures10", "lenet43k", "sgd", 0.1, 0.1, SMALL),
+    "pictures20-mlp256-momentum": recipe("pictures20", "mlp", "sgd", 0.025, 0.02, LARGE, hidden=[256], momentum=0.9),
+    "pictures20-mlp128x2-adam": recipe("pictures20", "mlp", "adam", 0.002, 0.02, LARGE, hidden=[128, 128]),
 }
 
 

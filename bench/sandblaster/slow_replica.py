@@ -227,7 +227,7 @@ def say_timeline(figures, width=96):
     begin, end = min(g["began_s"] for g in groups), max(g["ended_s"] for g in groups)
     print(f"\nGroups of the last evaluation, {end - begin:.1f} s: a letter is a group of so many portions (A: 1, "
           "B: 2, C: 4, D: 8, E: 16), which begins at a line; small: a copy; x: another one was first; a point: nothing\n")
-    for name in sorted({g["replica"] for g in groups}):
+    for name in sorted({g["replica"] for g in figures.groups} | {figures.slow_name or "replica-0"}):
         cells = ["."] * width
         for g in (g for g in groups if g["replica"] == name):
             first = int((g["began_s"] - begin) / (end - begin) * width)
@@ -243,7 +243,7 @@ def draw(figures, path):
     groups = last_evaluation(figures)
     begin = min(g["began_s"] for g in groups)
     end = max(g["ended_s"] for g in groups)
-    names = sorted({g["replica"] for g in groups})
+    names = sorted({g["replica"] for g in figures.groups} | {figures.slow_name or "replica-0"})
     colors = {(0, 0): "#4c78a8", (1, 0): "#f58518", (0, 1): "#bfd3e6", (1, 1): "#fbd5ab"}
     gap = 0.0012 * (end - begin)
     lines = [f'set terminal pngcairo size 1200,{60 + 36 * len(names)} font "sans,11"', f'set output "{path}"',

@@ -13,6 +13,9 @@ constexpr double kShrink = 0.66;
 constexpr double kNarrowest = 1e-7;  // relative width of the interval at which the search is over
 // How much of the way to a loss that is not finite is tried next.
 constexpr double kRetreat = 0.1;
+// So near to it, relative, no step is looked for that has all that is wanted of one: there may be
+// none.
+constexpr double kNearTheBound = 0.1;
 
 }  // namespace
 
@@ -82,7 +85,10 @@ LineSearch::Verdict LineSearch::tell(double loss, double slope) {
     most_ = step_ + kExtrapolateMost * (step_ - best_.step);
   }
   step_ = std::clamp(step_, 0.0, bound);
-  if (!bracketed_ && step_ >= not_finite_) step_ = best_.step + 0.5 * (not_finite_ - best_.step);
+  if (!bracketed_ && step_ >= not_finite_) {
+    if (not_finite_ - best_.step <= kNearTheBound * not_finite_) return Verdict::give_up;
+    step_ = best_.step + 0.5 * (not_finite_ - best_.step);
+  }
   const bool narrow =
       bracketed_ && (step_ <= least_ || step_ >= most_ || most_ - least_ <= kNarrowest * most_);
   return narrow || step_ <= 0 ? Verdict::give_up : Verdict::go_on;

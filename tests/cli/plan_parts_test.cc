@@ -154,29 +154,43 @@ TEST(PlanTimes, AreOfWholeBatches) {
   EXPECT_EQ(mean_update_s({}, 64), 0);
 }
 
+// An evaluation takes from the end of an update until it is told: also what is around it.
 TEST(PlanTimes, AreElapsedWithoutEvaluations) {
   const test::Scratch scratch;
   const std::string path = scratch.path() + "/metrics.jsonl";
   std::ofstream(path) << R"({"kind": "step", "step": 1, "elapsed_s": 2, "loss": 1}
-{"kind": "evaluation", "step": 1, "elapsed_s": 5, "loss": 0.9, "time_s": 3}
-{"kind": "step", "step": 2, "elapsed_s": 5.5, "loss": 1}
-{"kind": "evaluation", "step": 2, "elapsed_s": 9.5, "loss": 0.8, "time_s": 4}
-{"kind": "step", "step": 3, "elapsed_s": 10.25, "loss": 1}
+{"kind": "evaluation", "step": 1, "elapsed_s": 5, "loss": 0.9, "time_s": 2.5}
+{"kind": "step", "step": 2, "elapsed_s": 5.75, "loss": 1}
+{"kind": "step", "step": 3, "elapsed_s": 6.25, "loss": 1}
+{"kind": "evaluation", "step": 3, "elapsed_s": 9.5, "loss": 0.8, "time_s": 3}
+{"kind": "step", "step": 4, "elapsed_s": 10.5, "loss": 1}
 )";
   TrialMetrics metrics(path, "loss");
   metrics.read();
-  ASSERT_EQ(metrics.updates().size(), 3u);
-  EXPECT_DOUBLE_EQ(metrics.updates()[0].elapsed, 2);
-  EXPECT_DOUBLE_EQ(metrics.updates()[1].elapsed, 2.5);
-  EXPECT_DOUBLE_EQ(metrics.updates()[2].elapsed, 3.25);
-  EXPECT_EQ(metrics.curve(), (Curve{{1, 0.9}, {2, 0.8}}));
+  const auto& updates = metrics.updates();
+  ASSERT_EQ(updates.size(), 4u);
+  EXPECT_DOUBLE_EQ(updates[0].elapsed, 2);
+  EXPECT_DOUBLE_EQ(updates[1].elapsed, 2.75);
+  EXPECT_DOUBLE_EQ(updates[2].elapsed, 3.25);
+  EXPECT_DOUBLE_EQ(updates[3].elapsed, 4.25);
+  EXPECT_EQ(metrics.curve(), (Curve{{1, 0.9}, {3, 0.8}}));
   // An update takes what is between, whatever phases it has; the first sets things up.
-  EXPECT_DOUBLE_EQ(metrics.updates()[1].seconds, 0.5);
-  EXPECT_DOUBLE_EQ(metrics.updates()[2].seconds, 0.75);
-  const double mean = 3.25 / 3;
-  EXPECT_DOUBLE_EQ(seconds_until(metrics.updates(), 2, 0), 0.5 + mean);
-  EXPECT_DOUBLE_EQ(seconds_until(metrics.updates(), 9, 0), 1.25 + mean);
+  EXPECT_DOUBLE_EQ(updates[1].seconds, 0.75);
+  EXPECT_DOUBLE_EQ(updates[2].seconds, 0.5);
+  EXPECT_FALSE(updates[0].after_evaluation || updates[2].after_evaluation);
+  EXPECT_TRUE(updates[1].after_evaluation && updates[3].after_evaluation);
+  // Those behind an evaluation count as the others.
+  const double mean = (2 + 0.5) / 2;
+  EXPECT_DOUBLE_EQ(mean_update_s(updates, 0), mean);
+  EXPECT_DOUBLE_EQ(seconds_until(updates, 1, 0), mean);
+  EXPECT_DOUBLE_EQ(seconds_until(updates, 2, 0), 2 * mean);
+  EXPECT_DOUBLE_EQ(seconds_until(updates, 9, 0), 3 * mean + 0.5);
   EXPECT_EQ(seconds_until({}, 9, 0), 0);
+  // Where there are no others, they are what there is.
+  auto all = updates;
+  for (auto& update : all) update.after_evaluation = true;
+  EXPECT_DOUBLE_EQ(mean_update_s(all, 0), 4.25 / 4);
+  EXPECT_DOUBLE_EQ(seconds_until(all, 9, 0), 4.25);
 }
 
 // Batches of 64 in cost, of whose samples 48 count; the rest of an epoch is smaller.

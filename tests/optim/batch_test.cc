@@ -91,6 +91,22 @@ TEST(Batch, WhatIsNotFiniteShortensTheStep) {
   }
 }
 
+// No step before it has a slope that is small enough: it is not looked for until no evaluation is
+// left.
+TEST(Batch, ComesNearToWhereALossIsNoneInAFewSteps) {
+  for (const double wall : {0.3, 2.5, 30.0}) {
+    const auto falls = [wall](const std::vector<double>& x) {
+      return Loss{x[0] < wall ? -x[0] : std::nan(""), {-1}};
+    };
+    Minimization run(BatchOptions{}, falls, {0});
+    run.optimizer.begin();
+    const BatchIteration done = run.optimizer.iterate();
+    EXPECT_EQ(done.ending, BatchEnding::none);
+    EXPECT_LE(done.evaluations, 10) << wall;
+    EXPECT_GE(run.weights()[0], 0.8 * wall);
+  }
+}
+
 TEST(Batch, SaysWhereItCantBegin) {
   for (const double bad : {kInfinity, std::nan("")}) {
     Minimization loss(BatchOptions{}, [bad](const auto&) { return Loss{bad, {1}}; }, {1});

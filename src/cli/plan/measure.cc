@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "cli/plan/trial.h"
@@ -63,17 +64,23 @@ std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& u
 }
 
 double mean_update_s(const std::vector<TrialMetrics::Update>& updates, std::int64_t batch) {
-  const bool counted = std::any_of(updates.begin(), updates.end(),
-                                   [batch](const auto& update) { return update.samples == batch; });
   const std::size_t first = updates.size() > 2 * kWarmUp ? kWarmUp : 0;
-  double sum = 0;
-  int count = 0;
-  for (std::size_t i = first; i < updates.size(); ++i) {
-    if (counted && updates[i].samples != batch) continue;
-    sum += updates[i].elapsed - (i > 0 ? updates[i - 1].elapsed : 0);
-    ++count;
-  }
-  return count > 0 ? sum / count : 0;
+  const auto mean_of = [&](const auto& counts) {
+    double sum = 0;
+    int count = 0;
+    for (std::size_t i = first; i < updates.size(); ++i) {
+      if (!counts(updates[i])) continue;
+      sum += updates[i].elapsed - (i > 0 ? updates[i - 1].elapsed : 0);
+      ++count;
+    }
+    return count > 0 ? std::optional(sum / count) : std::nullopt;
+  };
+  const auto whole = [batch](const auto& update) { return update.samples == batch; };
+  const bool counted = std::any_of(updates.begin(), updates.end(), whole);
+  const auto counts = [&](const auto& update) { return !counted || whole(update); };
+  const auto undisturbed =
+      mean_of([&](const auto& update) { return counts(update) && !update.after_evaluation; });
+  return undisturbed ? *undisturbed : mean_of(counts).value_or(0);
 }
 
 double seconds_until(const std::vector<TrialMetrics::Update>& updates, std::int64_t step,
@@ -81,9 +88,13 @@ double seconds_until(const std::vector<TrialMetrics::Update>& updates, std::int6
   if (updates.empty()) return 0;
   const auto last = std::find_if(updates.begin(), updates.end(),
                                  [step](const auto& update) { return update.step >= step; });
-  const double elapsed = (last == updates.end() ? updates.back() : *last).elapsed;
-  if (updates.size() == 1) return elapsed;
-  return elapsed - updates.front().elapsed + mean_update_s(updates, batch);
+  const auto end = last == updates.end() ? last : last + 1;
+  if (updates.size() == 1) return updates.front().elapsed;
+  const double mean = mean_update_s(updates, batch);
+  double seconds = mean;
+  for (auto update = updates.begin() + 1; update < end; ++update)
+    seconds += update->after_evaluation ? mean : update->elapsed - (update - 1)->elapsed;
+  return seconds;
 }
 
 std::optional<UpdateTimes> time_updates(const Planned& planned, PlanFolder& folder,

@@ -28,12 +28,12 @@ std::optional<UpdateTimes> mean_times(const std::vector<TrialMetrics::Update>& u
 
 // Mean seconds by the clock of a training's updates of `batch` samples, without evaluations; of all
 // where none has so many, or `batch` is 0. The first are slower, and count only where there are
-// few.
+// few. One behind an evaluation is slower, too, and counts only where there are no others.
 double mean_update_s(const std::vector<TrialMetrics::Update>& updates, std::int64_t batch);
 
 // Seconds by the clock of a training until it has made so many updates, or all that it made,
 // without evaluations. The first one, in which LibTorch sets itself up, counts as the mean of
-// `batch` samples.
+// `batch` samples, and so does one behind an evaluation.
 double seconds_until(const std::vector<TrialMetrics::Update>& updates, std::int64_t step,
                      std::int64_t batch);
 

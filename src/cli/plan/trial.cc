@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "cli/training/signals.h"
 #include "convoy/base/error.h"
@@ -119,7 +120,12 @@ void TrialMetrics::take(const std::string& line) {
   const auto step = row.value("step", std::int64_t{0});
   if (kind == "evaluation") {
     curve_.emplace_back(step, number(row, metric_));
-    evaluations_s_ += row.value("time_s", 0.0);
+    // All of it, from the end of the update before: also looking at the weights, and telling.
+    const double since = number(row, "elapsed_s") - told_s_;
+    const bool known = !updates_.empty() && step == updates_.back().step && std::isfinite(since);
+    evaluations_s_ += known ? since : row.value("time_s", 0.0);
+    if (known) told_s_ += since;
+    evaluated_ = true;
   } else if (kind == "step") {
     Update update{.step = step,
                   .loss = number(row, "loss"),
@@ -129,7 +135,9 @@ void TrialMetrics::take(const std::string& line) {
          {"data_s", "forward_s", "backward_s", "exposed_communication_s", "update_s"}) {
       update.seconds += number(row, key);
     }
-    update.elapsed = number(row, "elapsed_s") - evaluations_s_;
+    told_s_ = number(row, "elapsed_s");
+    update.elapsed = told_s_ - evaluations_s_;
+    update.after_evaluation = std::exchange(evaluated_, false);
     // By the clock, where it says: something of an update is in none of its phases.
     if (!updates_.empty() && step == updates_.back().step + 1) {
       const double whole = update.elapsed - updates_.back().elapsed;

@@ -38,6 +38,8 @@ class TrialMetrics {
     double exposed_communication = 0;  // of these
     std::int64_t samples = 0;
     double elapsed = 0;  // since training began, without evaluations
+    // It is the first one behind an evaluation, which has left its caches and buffers to others.
+    bool after_evaluation = false;
   };
 
   // `metric` is the figure of evaluations that goes to the curve.
@@ -57,6 +59,8 @@ class TrialMetrics {
   std::string pending_;
   std::streamoff done_ = 0;
   double evaluations_s_ = 0;
+  double told_s_ = 0;       // when the newest update was told, evaluations included
+  bool evaluated_ = false;  // since then
   std::vector<Update> updates_;
   Curve curve_;
   std::vector<MeasuredNoise> noise_;
