@@ -71,7 +71,7 @@ for suite in "${suites[@]}"; do
   case $suite in
     asan)
       step "building build/asan: address and undefined-behavior sanitizers"
-      configure build/asan "${torch_free[@]}" -DCONVOY_UNITY_BUILD=0 -DCONVOY_SANITIZE=address
+      configure build/asan "${torch_free[@]}" -DCONVOY_SANITIZE=address
       build build/asan
       ;;
     fuzz)
@@ -81,12 +81,12 @@ for suite in "${suites[@]}"; do
       ;;
     tsan)
       step "building build/tsan: thread sanitizer"
-      configure build/tsan "${torch_free[@]}" -DCONVOY_UNITY_BUILD=0 -DCONVOY_SANITIZE=thread
+      configure build/tsan "${torch_free[@]}" -DCONVOY_SANITIZE=thread
       build build/tsan tests.threads
       ;;
     mpich)
       step "building build/mpich: GCC, MPICH"
-      configure build/mpich "${torch_free[@]}" -DCONVOY_UNITY_BUILD=0 -DCMAKE_CXX_COMPILER=g++ -DCONVOY_MPI=mpich
+      configure build/mpich "${torch_free[@]}" -DCMAKE_CXX_COMPILER=g++ -DCONVOY_MPI=mpich
       build build/mpich tests.comm tests.preload
       ;;
   esac
