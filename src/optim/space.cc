@@ -35,9 +35,13 @@ void axpy(Space& space, const VectorName& into, const VectorName& to, double fac
   space.combine(into, terms);
 }
 
+namespace {
+
+// Each element is a sum in double, of terms in their order, that begins with the first one: so a
+// copy keeps the sign of a zero.
 template <typename T>
-void combine_slices(std::span<const double> factors, std::span<const T* const> vectors, T* into,
-                    std::size_t count) {
+void combine_any(std::span<const double> factors, std::span<const T* const> vectors, T* into,
+                 std::size_t count) {
   constexpr std::size_t kBlock = 512;  // of which the sums stay in the cache
   double sums[kBlock];
   for (std::size_t at = 0; at < count; at += kBlock) {
@@ -46,7 +50,6 @@ void combine_slices(std::span<const double> factors, std::span<const T* const> v
     for (std::size_t term = 0; term < factors.size(); ++term) {
       const double factor = factors[term];
       const T* from = vectors[term] + at;
-      // A sum begins with its first term, so that a copy keeps the sign of a zero.
       if (term == 0) {
         for (std::size_t i = 0; i < now; ++i) sums[i] = factor * static_cast<double>(from[i]);
       } else {
@@ -54,6 +57,39 @@ void combine_slices(std::span<const double> factors, std::span<const T* const> v
       }
     }
     for (std::size_t i = 0; i < now; ++i) into[at + i] = static_cast<T>(sums[i]);
+  }
+}
+
+// One and two terms are most of what methods ask for, and wait for memory alone without the sums.
+template <typename T>
+void combine_one(double factor, const T* from, T* into, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    into[i] = static_cast<T>(factor * static_cast<double>(from[i]));
+}
+
+template <typename T>
+void combine_two(std::span<const double> factors, const T* a, const T* b, T* into,
+                 std::size_t count) {
+  const double of_a = factors[0], of_b = factors[1];
+  for (std::size_t i = 0; i < count; ++i) {
+    double sum = of_a * static_cast<double>(a[i]);
+    sum += of_b * static_cast<double>(b[i]);
+    into[i] = static_cast<T>(sum);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void combine_slices(std::span<const double> factors, std::span<const T* const> vectors, T* into,
+                    std::size_t count) {
+  switch (factors.size()) {
+    case 1:
+      return combine_one(factors[0], vectors[0], into, count);
+    case 2:
+      return combine_two(factors, vectors[0], vectors[1], into, count);
+    default:
+      return combine_any(factors, vectors, into, count);
   }
 }
 

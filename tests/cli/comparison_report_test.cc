@@ -142,7 +142,8 @@ TEST_F(ComparisonTest, ProjectsWhatMachinesOfTheirOwnWouldTake) {
   run.row = {{"level_s", 163}, {"pushed_bytes", 20'000'000}};
   runs.runs.push_back(run);
   ComparedRun other{&adagrad, run.record, {}};
-  other.record.steps.phases[train::kForward] = {0.25, 0.5, 2};
+  // Rows of 0 are of times in which no replica had reported.
+  other.record.steps.phases[train::kForward] = {0, 0, 0.25, 0, 0.5, 2, 0};
   other.row = {{"level_s", 70},
                {"level_step", 50},
                {"steps", 100},

@@ -154,8 +154,10 @@ void add_downpour(const ComparedRuns& runs, const ProjectionSettings& settings, 
   const auto is = [method](const ComparedRun& run) { return run.arm->method == method; };
   const ComparedRun* alone = least_shared(runs, is);
   if (alone == nullptr) return;
-  const auto& phases = alone->record.steps.phases;
-  const double compute_s = middle_of(phases[train::kForward]);
+  // A row that no replica had reported anything for has 0.
+  std::vector<double> computing = alone->record.steps.phases[train::kForward];
+  std::erase_if(computing, [](double seconds) { return !(seconds > 0); });
+  const double compute_s = middle_of(std::move(computing));
   if (!std::isfinite(compute_s)) return;
   const double link = settings.link_gbit * kGbit;
   for (const ComparedRun& run : runs.runs) {
