@@ -42,7 +42,7 @@ command=$1
 echo "$*" >>"$HERE/started"
 case $command in
   certs) mkdir -p "$2"; exit 0 ;;
-  train) echo "name = 'x'"; exit 0 ;;
+  train) printf 'name = "x"\nstrategy = "%s"\n' "${STRATEGY:-downpour}"; exit 0 ;;
 esac
 name=$command
 for ((i = 2; i <= $#; ++i)); do
@@ -174,9 +174,10 @@ class Downpour(unittest.TestCase):
         folder = f"{self.here}/downpour-7"
         started = self.lines("started")
         self.assertEqual(started[0], f"certs {folder}/certs --hosts node1,node2")
-        self.assertEqual(started[1], "train mine.toml --set seed=2 --set downpour.servers=2 "
-                                     "--set downpour.replicas=2 --print-recipe")
-        self.assertEqual(sorted(started[2:]), sorted([
+        self.assertEqual(started[1:3], ["train mine.toml --set seed=2 --print-recipe",
+                                        "train mine.toml --set seed=2 --set downpour.servers=2 "
+                                        "--set downpour.replicas=2 --print-recipe"])
+        self.assertEqual(sorted(started[3:]), sorted([
             f"coordinator {folder}/recipe.toml --listen node1:7401 --data {folder}/server/coordinator {tls[0]}",
             f"serve node1:7401 --server 1 --listen node2:0 --data {folder}/server/server-1 {tls[1]}",
             f"serve node1:7401 --server 2 --listen node1:0 --data {folder}/server/server-2 {tls[0]}",
@@ -187,6 +188,16 @@ class Downpour(unittest.TestCase):
                          ["coordinator", "replica-0", "replica-1", "serve-1", "serve-2"])
         self.assertEqual(self.lines("scontrol"), [])
         self.assertFalse((self.here / "downpour-7/server").exists())
+
+    def test_servers_and_replicas_are_said_to_the_strategy_of_the_recipe(self):
+        self.plan("evaluator", 0)
+        status, text = self.finish(self.start(STRATEGY="sandblaster"))
+        self.assertEqual(status, 0, text)
+        self.assertIn("train mine.toml --set sandblaster.servers=2 --set sandblaster.replicas=2 --print-recipe",
+                      self.lines("started"))
+        status, text = self.finish(self.start(STRATEGY="sync", SLURM_JOB_ID="8"))
+        self.assertEqual(status, 2, text)
+        self.assertIn("the recipe's strategy is \"sync\", which has no servers: train.sbatch is for it", text)
 
     def test_what_dies_is_started_again(self):
         self.plan("serve-1", 137)

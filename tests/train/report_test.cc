@@ -102,6 +102,26 @@ TEST_F(ReportTest, OfABatchOptimization) {
   EXPECT_FALSE(has(make_report({usual("usual")}), "Who had which portions"));
 }
 
+// Who has nothing in some iterations was there all the same.
+TEST_F(ReportTest, AReplicaWithoutPortionsIsIdle) {
+  std::string metrics = run_row();
+  for (int iteration = 1; iteration <= 5; ++iteration) {
+    metrics += step_row(iteration, 1, 10) + iteration_row(iteration) + groups_row(iteration);
+    if (iteration != 2 && iteration != 4) continue;
+    const std::string i = std::to_string(iteration);
+    metrics += R"({"kind": "groups", "step": )" + i + R"(, "elapsed_s": )" +
+               std::to_string(10 * iteration) + R"(, "iteration": [)" + i +
+               R"(], "evaluation": [0], "first": [3], "portions": [1], "replica": [9],)"
+               R"( "copy": [0], "end": [0], "began_s": [-10], "ended_s": [-5],)"
+               R"( "replicas": [9], "replica_names": ["three"]})"
+               "\n";
+  }
+  const std::string page = make_report({make_run("idle", metrics)});
+  EXPECT_TRUE(has(page,
+                  "<td>three</td><td>2</td><td>2</td><td>0</td><td>0</td><td>0</td>"
+                  "<td>10.0 s</td><td>66.7%</td>"));
+}
+
 // Its rows are the evaluator's, which is no rank of those that train.
 TEST_F(ReportTest, OfAJobAroundAParameterServer) {
   const std::string run = make_run("job", replaced(run_row_on(1), "\"unit\"",

@@ -84,13 +84,29 @@ using IdleShares = std::map<std::int64_t, IdleShare>;  // by iteration
 
 IdleShares shares_of(const RunRecord& run, const ReplicaRows& replicas) {
   IdleShares shares;
+  struct Presence {
+    std::int64_t first = 0, last = 0;
+    std::size_t row = 0;
+  };
+  std::map<std::pair<std::size_t, double>, Presence> present;
   for (const GroupSpan& span : run.groups) {
+    const auto [one, is_new_one] = present.try_emplace({span.part, span.replica});
+    Presence& presence = one->second;
+    if (is_new_one) presence = {span.iteration, span.iteration, replicas.of(span)};
+    presence.first = std::min(presence.first, span.iteration);
+    presence.last = std::max(presence.last, span.iteration);
     const auto [place, is_new] = shares.try_emplace(span.iteration);
     IdleShare& share = place->second;
     share.began_s = is_new ? span.began_s : std::min(share.began_s, span.began_s);
     share.ended_s = is_new ? span.ended_s : std::max(share.ended_s, span.ended_s);
     share.busy_s += span.ended_s - span.began_s;
     share.replicas.insert(replicas.of(span));
+  }
+  // Who had nothing in an iteration, and something before and behind it, was there all the same.
+  for (const auto& [key, presence] : present) {
+    for (auto at = shares.lower_bound(presence.first);
+         at != shares.end() && at->first <= presence.last; ++at)
+      at->second.replicas.insert(presence.row);
   }
   const IdleShare* before = nullptr;
   for (auto& [iteration, share] : shares) {
