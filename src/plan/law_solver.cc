@@ -93,6 +93,8 @@ LawFit LawSolver::improved(std::span<const LawGroup> groups, LawFit fit, double 
     const double variance = fit.scatter * fit.scatter * kMeanSquare / kMeanSlope / determinant;
     const double l00 = std::sqrt(a11 * variance);
     const double l10 = -a10 * variance / l00;
+    // Where all runs of a batch were stopped its end moves on until they say nothing of it.
+    if (!std::isfinite(l00) || !std::isfinite(l10)) break;
     fit.root = {l00, l10, std::sqrt(std::max(a00 * variance - l10 * l10, 0.0))};
     const double factor = std::sqrt(square / ((count - 2) * kMeanSquare));
     // Far away the logarithm of a line is no line: short steps.

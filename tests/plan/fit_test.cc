@@ -346,6 +346,34 @@ TEST(UpdateFit, RefusesWhatIsNoneOrTooFew) {
   EXPECT_THROW((void)fit_updates(good, {38, 0}), UsageError);
 }
 
+// A round of the bootstrap may draw all runs of a batch as stopped: its end says nothing then.
+TEST(UpdateFit, EndsInNumbersForFewRunsOfWhichOneWasStopped) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    RandomStream random(11, seed);
+    std::vector<UpdateRun> runs;
+    for (const std::int64_t batch : {20, 80}) {
+      for (std::uint64_t i = 1; i <= 3; ++i) {
+        UpdateRun run;
+        run.batch = batch, run.learning_rate = 0.02, run.seed = i;
+        run.updates = 1 + static_cast<std::int64_t>(random.below(3));
+        run.reached = random.below(5) != 0;
+        runs.push_back(run);
+      }
+    }
+    UpdateFit fit;
+    try {
+      fit = fit_updates(runs, {99, seed});
+    } catch (const UsageError& error) {
+      ASSERT_EQ(std::string(error.what()).find("the target was reached by "), 0u) << error.what();
+      continue;
+    }
+    for (const UpdateLaw& draw : fit.draws) {
+      ASSERT_TRUE(std::isfinite(draw.updates_at_infinity)) << seed;
+      ASSERT_TRUE(std::isfinite(draw.noise_sensitivity)) << seed;
+    }
+  }
+}
+
 // Whatever is measured, fits end in numbers: few runs, equal ones, and some of any size.
 TEST(UpdateFit, EndsInNumbersForAnyRuns) {
   int fits = 0;
