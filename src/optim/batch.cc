@@ -56,8 +56,8 @@ std::string_view describe(BatchEnding ending) {
 
 void validate(const BatchOptions& options) {
   const LineSearchOptions& search = options.line_search;
-  require(options.history >= 1 && options.history <= 1000, "history", options.history,
-          "a number from 1 to 1000");
+  require(options.history >= 1 && options.history <= kMostHistory, "history", options.history,
+          "a number from 1 to " + std::to_string(kMostHistory));
   require(search.decrease > 0 && search.decrease < 0.5, "line_search.decrease", search.decrease,
           "between 0 and 0.5");
   require(search.curvature > search.decrease && search.curvature < 1, "line_search.curvature",
@@ -86,6 +86,20 @@ std::vector<VectorName> vectors_of(const BatchState& state, BatchMethod method) 
   if (method == BatchMethod::conjugate_gradient && state.iteration > 0)
     names.push_back(state.direction);
   return names;
+}
+
+BatchVectors most_vectors(const BatchOptions& options) {
+  constexpr int kPlace = 2;  // weights, and the gradient there
+  constexpr int kSearch =
+      5;  // the direction, the best place of those that were tried, and a new one
+  const bool lbfgs = options.method == BatchMethod::lbfgs;
+  const bool conjugate = options.method == BatchMethod::conjugate_gradient;
+  BatchVectors most;
+  most.state = kPlace + (lbfgs ? 2 * options.history : conjugate ? 1 : 0);
+  // At its end an iteration makes a step and a change of the gradient, which may be damped.
+  const int made = lbfgs ? (options.damping > 0 ? 3 : 2) : conjugate ? 1 : 0;
+  most.all = most.state + kSearch + made;
+  return most;
 }
 
 BatchOptimizer::BatchOptimizer(const BatchOptions& options, Space& space, Objective& objective)

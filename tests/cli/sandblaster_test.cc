@@ -263,14 +263,18 @@ TEST(SandblasterJob, GoesOnFromACheckpointOnOtherShardsAndReplicas) {
 
 TEST(SandblasterJob, WhereTheFirstLossIsNoneNothingIsTriedAgain) {
   const test::Scratch scratch;
-  const JobResult result =
-      Job(small_sandblaster(scratch.path("job"), {"data.mean=[3e38]", "data.deviation=[1e-9]"}))
-          .finish();
-  EXPECT_EQ(result.exit_status, 2) << result.err;
-  EXPECT_NE(result.err.find("the first loss or gradient is not finite: of portion "),
-            std::string::npos)
-      << result.err;
-  EXPECT_EQ(result.err.find("starting it again"), std::string::npos) << result.err;
+  for (const char* partitions : {"1", "2"}) {
+    SCOPED_TRACE(partitions);
+    const JobResult result = Job(small_sandblaster(scratch.path(std::string("job-") + partitions),
+                                                   {"data.mean=[3e38]", "data.deviation=[1e-9]",
+                                                    std::string("grid.partitions=") + partitions}))
+                                 .finish();
+    EXPECT_EQ(result.exit_status, 2) << result.err;
+    EXPECT_NE(result.err.find("the first loss or gradient is not finite: of portion "),
+              std::string::npos)
+        << result.err;
+    EXPECT_EQ(result.err.find("starting it again"), std::string::npos) << result.err;
+  }
 }
 
 TEST(SandblasterJob, MistakesAreSaidBeforeAnythingIsStarted) {

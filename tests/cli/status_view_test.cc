@@ -76,8 +76,11 @@ TEST(StatusTable, SaysHowFarABatchOptimizationIs) {
                         .portions = 235,
                         .now = {140, 4, 8, 2},
                         .over = "",
-                        .replicas = {{3, "replica-0", true, {1800, 4, 8, 0}, 75},
-                                     {4, "a-name-that-is-too-long", false, {20, 0, 0, 2}, 0.5}}};
+                        .replicas = {{3, "replica-0", {1800, 4, 8, 0}, 75},
+                                     {4, "a-name-that-is-too-long", {20, 0, 0, 2}, 0.5}},
+                        .gone = 3,
+                        .gone_portions = {7, 1, 0, 0},
+                        .gone_busy_s = 2};
   s.shards[0].vectors = 24;
   s.shards[0].vector_bytes = 24 << 20;
   s.shards[0].group_bytes = 1 << 20;
@@ -88,7 +91,8 @@ TEST(StatusTable, SaysHowFarABatchOptimizationIs) {
         "\nevaluation 13.1   140 of 235 portions, 4 again, 8 copies, 2 unused\n",
         "\n    0       24     24 MiB         1 MiB       141\n",
         "\nreplica-0            1,800         4         8         0  1 min 15 s\n",
-        "\na-name-that-is-~        20         0         0         2      500 ms  gone\n",
+        "\na-name-that-is-~        20         0         0         2      500 ms\n",
+        "\n3 gone                   7         1         0         0         2 s\n",
         "\nevaluations  15 in all iterations\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "is not in:\n" << text;
   EXPECT_EQ(text.find("staleness"), std::string::npos);
@@ -106,7 +110,8 @@ TEST(ReadStatus, TakesWhatACoordinatorSaysOfABatchOptimization) {
     "batch": {"iteration": 2, "loss": 0.5, "gradient_norm": 0.25, "step": 1, "evaluations": 4,
               "evaluation": "3.0", "portions": 8, "portions_done": 3, "portions_again": 1,
               "portions_copied": 2, "portions_unused": 0, "over": null, "replicas": [
-                {"replica": 7, "name": "r", "here": true, "portions_done": 12, "busy_s": 1.5}]}
+                {"replica": 7, "name": "r", "portions_done": 12, "busy_s": 1.5}],
+              "gone": {"replicas": 2, "portions_done": 5, "busy_s": 0.5}}
   })");
   ASSERT_TRUE(s.batch);
   EXPECT_EQ(s.batch->iteration, 2u);
@@ -116,6 +121,8 @@ TEST(ReadStatus, TakesWhatACoordinatorSaysOfABatchOptimization) {
   ASSERT_EQ(s.batch->replicas.size(), 1u);
   EXPECT_EQ(s.batch->replicas[0].portions.done, 12u);
   EXPECT_EQ(s.batch->replicas[0].busy_s, 1.5);
+  EXPECT_EQ(s.batch->gone, 2u);
+  EXPECT_EQ(s.batch->gone_portions.done, 5u);
   EXPECT_EQ(s.shards[0].vectors, 24u);
   EXPECT_EQ(s.shards[0].portions, 3u);
   EXPECT_FALSE(read_job_status(R"({"job": {}, "progress": {}, "servers": [], "clients": [],

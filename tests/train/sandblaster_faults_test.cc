@@ -96,6 +96,45 @@ TEST_F(SandblasterTest, AFirstLossThatIsNotFiniteIsSaid) {
   EXPECT_NE(outcome.error.find("Look at the data"), std::string::npos) << outcome.error;
 }
 
+// All ranks of an evaluator end, and say the same.
+TEST_F(SandblasterTest, AFirstLossThatIsNotFiniteIsSaidByDividedReplicasToo) {
+  const Recipe r = recipe({"grid.partitions=2"});
+  FakeBatchJob<double> job(r, 1);
+  job.loss_of = [](const server::EvaluationId&, double) { return INFINITY; };
+  const Outcome outcome = run(job, r);
+  EXPECT_EQ(outcome.error.find("the first loss or gradient is not finite. Look at the data"), 0u)
+      << outcome.error;
+}
+
+// The network itself has no loss there, so that no rank sends a gradient.
+TEST_F(SandblasterTest, WhereADividedNetworkHasNoFirstLossItIsSaid) {
+  for (const char* partitions : {"grid.partitions=1", "grid.partitions=2"}) {
+    SCOPED_TRACE(partitions);
+    const Recipe r = recipe({partitions, "data.mean=[3e38]", "data.deviation=[1e-38]"});
+    FakeBatchJob<double> job(r, 1);
+    const Outcome outcome = run(job, r);
+    EXPECT_EQ(outcome.error.find("the first loss or gradient is not finite. Look at the data"), 0u)
+        << outcome.error;
+  }
+}
+
+// What a rank behind the first is refused the first one says; the other doesn't wait for it.
+TEST_F(SandblasterTest, AGroupThatARankIsRefusedIsSaid) {
+  const Recipe r = recipe({"grid.partitions=2", "sandblaster.replicas=1"});
+  FakeBatchJob<double> job(r, 1);
+  std::atomic<std::uint64_t> first{UINT64_MAX};
+  job.before_add = [&](std::uint64_t client, const server::PortionGroup&) {
+    std::uint64_t other = first.load();
+    while (client < other && !first.compare_exchange_weak(other, client)) {
+    }
+    if (client != first) throw UsageError("shard 0: no such group");
+  };
+  const Outcome outcome = run(job, r);
+  EXPECT_NE(outcome.error.find("another rank of this replica could not do its part"),
+            std::string::npos)
+      << outcome.error;
+}
+
 // A step to where the loss is none is too long.
 TEST_F(SandblasterTest, ALaterLossThatIsNotFiniteShortensTheStep) {
   const Recipe r = recipe();

@@ -101,19 +101,27 @@ TEST(SandblasterRecipe, MemoryIsThatOfVectorsAndSums) {
   const BatchBytes bytes = batch_bytes(recipe, 1000, 64 * 32);
   EXPECT_EQ(bytes.vector, 8000u);
   EXPECT_EQ(bytes.vectors, 2u * 5 + 12);
+  EXPECT_EQ(bytes.held, 2u * 5 + 2);
   EXPECT_EQ(bytes.sums, 2u * 7 + 3);
   EXPECT_EQ(bytes.copies, 2u);
   EXPECT_EQ(bytes.messages, 2u + 3);
   EXPECT_EQ(bytes.servers, 2u);
   EXPECT_EQ(bytes.process, 24u << 20);
-  EXPECT_EQ(bytes.all(), 8000u * 44 * 2 + (48u << 20));
+  EXPECT_EQ(bytes.all(), 8000u * (44 + 12) * 2 + (48u << 20));
   EXPECT_EQ(batch_bytes(batch_recipe({"sandblaster.backups=false"}), 1000, 32).all(),
-            4000u * (32 + 4 + 5) + (24u << 20));
+            4000u * (32 + 22 + 4 + 5) + (24u << 20));
   // The last commands stay in memory where there is no log.
   EXPECT_EQ(batch_bytes(batch_recipe({"sandblaster.durability=none"}), 1000, 32).process,
             88u << 20);
-  EXPECT_NE(describe(bytes, recipe, 1000).find("22 vectors of 1000 parameters"), std::string::npos)
-      << describe(bytes, recipe, 1000);
+  const std::string text = describe(bytes, recipe, 1000);
+  EXPECT_NE(text.find("22 vectors of 1000 parameters"), std::string::npos) << text;
+  EXPECT_NE(text.find("12 that the evaluator holds"), std::string::npos) << text;
+  // Pairs whose curvature is damped need one more at a time; methods without history have none.
+  EXPECT_EQ(batch_bytes(batch_recipe({"sandblaster.damping=0.2"}), 1000, 32).vectors, 33u);
+  const BatchBytes descent =
+      batch_bytes(batch_recipe({"sandblaster.method=gradient_descent"}), 1000, 32);
+  EXPECT_EQ(descent.vectors, 10u);
+  EXPECT_EQ(descent.held, 2u);
 }
 
 TEST(SandblasterRecipe, ReplicasHaveAStrategyOfTheirOwn) {
@@ -130,7 +138,9 @@ TEST(SandblasterRecipe, MistakesAreSaid) {
     EXPECT_NE(batch_problems(overrides).find(part), std::string::npos) << batch_problems(overrides);
   };
   expect({"sandblaster.method=bfgs"}, "did you mean lbfgs?");
-  expect({"sandblaster.history=0"}, "sandblaster.history is 0; it has to be 1 to 1000");
+  expect({"sandblaster.history=0"}, "sandblaster.history is 0; it has to be 1 to 992");
+  expect({"sandblaster.history=993"}, "sandblaster.history is 993; it has to be 1 to 992");
+  EXPECT_EQ(batch_problems({"sandblaster.history=992"}), "");
   expect({"sandblaster.largest_group=3"}, "it has to be 1, 2, 4,");
   expect({"sandblaster.largest_group=512"}, "sandblaster.largest_group is 512");
   expect({"sandblaster.portion=-1"}, "sandblaster.portion is -1");

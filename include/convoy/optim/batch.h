@@ -46,6 +46,8 @@ struct LineSearchOptions {
   double longest = 1e20;  // steps are at most so long
 };
 
+inline constexpr int kMostHistory = 1000;
+
 struct BatchOptions {
   BatchMethod method = BatchMethod::lbfgs;
   int history = 10;  // pairs of steps and changes of the gradient that L-BFGS keeps
@@ -85,6 +87,14 @@ struct BatchState {
 
 // What the space has to keep for that.
 std::vector<VectorName> vectors_of(const BatchState& state, BatchMethod method);
+
+// The most vectors that there are at once, from one call of keep() to the next, and the most that a
+// state names: who fetches the vectors of a state holds so many more.
+struct BatchVectors {
+  int all = 0;
+  int state = 0;
+};
+BatchVectors most_vectors(const BatchOptions& options);
 
 // The state as text, without its vectors: a line each of "iteration", "weights", "loss",
 // "evaluations", "history", "direction", "step", "slope", "stalled", and of each "product" that is

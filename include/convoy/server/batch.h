@@ -41,7 +41,7 @@ std::string to_string(const EvaluationId& id);  // "12.3"
 struct PortionGroup {
   std::uint32_t first = 0;
   std::uint8_t log2_size = 0;
-  std::uint64_t end() const { return first + (std::uint64_t{1} << log2_size); }
+  constexpr std::uint64_t end() const { return first + (std::uint64_t{1} << log2_size); }
   auto operator<=>(const PortionGroup&) const = default;
 };
 
@@ -181,6 +181,10 @@ struct BatchProgress {
   std::vector<GroupRecord> groups;     // ascending; old ones are forgotten
 };
 
+// The longest history that L-BFGS may have on a parameter server: what is known of more steps, the
+// scalar products of all of their vectors with each other, fits into no message to a coordinator.
+inline constexpr int kLongestHistory = 992;
+
 // What coordinator, replicas and evaluators ask shards for, through a client that has described the
 // network or joined. Vectors of a space are all vectors of the description that have a rule (which
 // is not used); statistics are in none.
@@ -235,7 +239,9 @@ class BatchClient {
   // few thousand at most. `hold`: the state's vectors stay on the shards until the next time that
   // this client holds some, lets go, or is gone. What is fetched of them may be gone all the same,
   // when an iteration has ended just then or the coordinator has begun again: fetch() throws
-  // UsageError, and the next state's are there. An observer can't hold.
+  // UsageError, and the next state's are there. An observer can't hold. The state has its scalar
+  // products (BatchState::products) with `hold` alone. Throws UsageError, with the coordinator's
+  // reason, where the optimization can't go on; Failure when the client's patience is over.
   BatchProgress watch(std::uint64_t after = 0, bool hold = false);
   void let_go();
 

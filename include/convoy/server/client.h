@@ -53,8 +53,9 @@ struct ClientOptions {
   std::chrono::milliseconds patience = std::chrono::minutes(2);
   // Asked about every 100 ms by the constructor and join() while they wait, for the coordinator or
   // for values, and by what a coordinator does with a BatchClient: once it says true they throw
-  // GaveUp. What a member has to do in order, leaving among it, doesn't ask. Called by the thread
-  // that waits; none: never.
+  // GaveUp. So do an evaluator's calls to the coordinator while that doesn't answer, but for cut():
+  // some seconds later, since there may be something to save. What a member has to do in order,
+  // leaving among it, doesn't ask. Called by the thread that waits; none: never.
   std::function<bool()> give_up;
   // These say which process of a replica of several this is, and the id of the first one's client,
   // which the first one has from id() after join().

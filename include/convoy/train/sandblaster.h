@@ -54,14 +54,15 @@ server::JobPlan batch_plan(const Recipe& recipe, const Manifest* from = nullptr)
 // Says what vectors take on the servers, and sums of portions that aren't complete, in bytes.
 struct BatchBytes {
   std::uint64_t vector = 0;    // one of them, on all shards together
-  std::uint64_t vectors = 0;   // of the method: so many at once
+  std::uint64_t vectors = 0;   // of the method, and of those that it has freed: so many at once
+  std::uint64_t held = 0;      // beside them, of an earlier state, while an evaluator fetches it
   std::uint64_t sums = 0;      // at once, at most
   std::uint64_t messages = 0;  // that bring them, and sealed gradients, likewise
   std::uint64_t copies = 1;    // of everything so far: 2 with backups
   std::uint64_t servers = 1;
   std::uint64_t process = 0;  // what each server has beside them
   std::uint64_t all() const {
-    return vector * (vectors + sums + messages) * copies + servers * process;
+    return vector * (vectors + held + sums + messages) * copies + servers * process;
   }
 };
 BatchBytes batch_bytes(const Recipe& recipe, std::uint64_t elements, std::uint64_t samples);

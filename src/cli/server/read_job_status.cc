@@ -75,9 +75,13 @@ BatchStatus batch_in(const json& from) {
     BatchReplicaStatus& replica = batch.replicas.emplace_back();
     take(each, "replica", replica.replica);
     take(each, "name", replica.name);
-    take(each, "here", replica.here);
     take(each, "busy_s", replica.busy_s);
     replica.portions = portions_in(each);
+  }
+  if (const auto gone = from.find("gone"); gone != from.end()) {
+    take(*gone, "replicas", batch.gone);
+    take(*gone, "busy_s", batch.gone_busy_s);
+    batch.gone_portions = portions_in(*gone);
   }
   return batch;
 }

@@ -139,12 +139,17 @@ std::string vectors_of(const JobStatus& s) {
 std::string batch_replicas_of(const JobStatus& s) {
   std::string text = format("%-16s %9s %9s %9s %9s %11s\n", "replica", "portions", "again",
                             "copies", "unused", "busy");
-  for (const BatchReplicaStatus& one : s.batch->replicas)
-    text += format("%-16s %9s %9s %9s %9s %11s%s\n", cut(one.name, kLongestName).c_str(),
-                   count(one.portions.done).c_str(), count(one.portions.again).c_str(),
-                   count(one.portions.copied).c_str(), count(one.portions.unused).c_str(),
-                   format_seconds(one.busy_s).c_str(), one.here ? "" : "  gone");
-  if (s.batch->replicas.empty()) text = "no replica has asked for portions yet\n";
+  const auto add = [&text](const std::string& name, const PortionStatus& portions, double busy_s) {
+    text += format("%-16s %9s %9s %9s %9s %11s\n", cut(name, kLongestName).c_str(),
+                   count(portions.done).c_str(), count(portions.again).c_str(),
+                   count(portions.copied).c_str(), count(portions.unused).c_str(),
+                   format_seconds(busy_s).c_str());
+  };
+  for (const BatchReplicaStatus& one : s.batch->replicas) add(one.name, one.portions, one.busy_s);
+  if (s.batch->gone > 0)
+    add(count(s.batch->gone) + " gone", s.batch->gone_portions, s.batch->gone_busy_s);
+  if (s.batch->replicas.empty() && s.batch->gone == 0)
+    text = "no replica has asked for portions yet\n";
   return text + "evaluations  " + count(s.batch->evaluations) + " in all iterations\n";
 }
 

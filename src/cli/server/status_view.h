@@ -45,7 +45,6 @@ struct PortionStatus {
 struct BatchReplicaStatus {
   std::uint64_t replica = 0;
   std::string name;
-  bool here = false;
   PortionStatus portions;
   double busy_s = 0;
 };
@@ -54,12 +53,15 @@ struct BatchStatus {
   std::uint64_t iteration = 0;  // iterations done
   bool begun = false;           // what follows of the last one is known
   double loss = 0, gradient_norm = 0, step = 0;
-  std::uint64_t evaluations = 0;  // in all
-  std::string evaluation;         // under way: "12.1"; empty: none yet
-  std::uint64_t portions = 0;     // of each
-  PortionStatus now;              // of that
-  std::string over;               // why there is no next iteration; empty while there is
-  std::vector<BatchReplicaStatus> replicas;
+  std::uint64_t evaluations = 0;             // in all
+  std::string evaluation;                    // under way: "12.1"; empty: none yet
+  std::uint64_t portions = 0;                // of each
+  PortionStatus now;                         // of that
+  std::string over;                          // why there is no next iteration; empty while there is
+  std::vector<BatchReplicaStatus> replicas;  // that are here
+  std::uint64_t gone = 0;                    // replicas that have left, with all that they had
+  PortionStatus gone_portions;
+  double gone_busy_s = 0;
 };
 
 struct JobStatus {

@@ -1,6 +1,5 @@
 // convoy replica and convoy evaluator: the processes of a job on a parameter server that have a
 // network.
-#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -93,7 +92,8 @@ class Connections {
   // Samples are not counted in a batch optimization.
   void look() {
     train::on_rank_0(world_.communicator(), [this]() -> std::string {
-      const auto client = connect({0, static_cast<std::uint32_t>(world_.size()), 0});
+      const auto client =
+          connect({0, static_cast<std::uint32_t>(world_.size()), 0}, server::ClientRole::observer);
       const server::BatchProgress progress = server::BatchClient(*client).watch();
       portions_done_ = progress.all.done > 0 || progress.last.evaluations > 0;
       return "";
@@ -101,26 +101,24 @@ class Connections {
   }
 
   std::unique_ptr<server::Client> connect(const train::ServiceMember& member) const {
+    return connect(member, role_);
+  }
+  std::unique_ptr<server::Client> connect(const train::ServiceMember& member,
+                                          server::ClientRole role) const {
     server::ClientOptions options;
     options.coordinator = arguments_.coordinator;
     options.tls = tls_of(arguments_.tls);
     options.name = arguments_.name;
     if (member.members > 1) options.name += "/" + std::to_string(member.member);
-    options.role = role_;
-    // It has nothing to bring to an end before it is a member; an evaluator that is connected has.
-    const auto connected = std::make_shared<std::atomic<bool>>(false);
-    options.give_up = [connected, always = role_ == server::ClientRole::replica] {
-      return (always || !*connected) && stop_signal_came();
-    };
+    options.role = role;
+    options.give_up = stop_signal_came;
     options.push = wire_of(downpour_.push_wire);
     options.fetch = wire_of(downpour_.fetch_wire);
     options.member = member.member;
     options.members = member.members;
     options.group = member.group;
     options.log = world_.log();
-    auto client = std::make_unique<server::Client>(std::move(options));
-    *connected = true;
-    return client;
+    return std::make_unique<server::Client>(std::move(options));
   }
 
   const RolesArguments& arguments_;

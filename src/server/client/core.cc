@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "server/service/portion_calls.h"
 
 namespace convoy::server::client {
 namespace {
@@ -16,6 +17,7 @@ using AnswerStatus = transport::Answer::Status;
 
 constexpr auto kValuesLook = 100ms;  // between looks at whether the parameters have values
 constexpr auto kFindOut = 10s;       // whether this client was taken for dead
+constexpr auto kToldToStop = 3s;     // that an evaluator waits for a coordinator to come back then
 
 }  // namespace
 
@@ -27,12 +29,30 @@ Core::Core(ClientOptions options, Connectors connectors)
       batch_after_(plan_.shards) {}
 
 transport::Message Core::ask(std::string_view method, const transport::Message& request) {
-  transport::Answer answer = directory_.ask(method, request, deadline());
+  transport::Answer answer = directory_.ask(method, request, deadline(), when_to_give_up(method));
   if (answer.status == AnswerStatus::failed) throw_failed(method, answer.problem);
   return std::move(answer.message);
 }
 
+// An evaluator that is told to stop has something to save, unless the coordinator is gone for good;
+// and one that has told why it can't go on doesn't come back.
+Directory::GiveUp Core::when_to_give_up(std::string_view method) const {
+  // A cut takes its time.
+  if (options_.role != ClientRole::evaluator || method == calls::kMakeCut) return nullptr;
+  return [this, now = membership(), told = std::optional<Clock::time_point>()]() mutable {
+    if (now && !now->heartbeat->refused().empty()) throw_failed("", "");
+    if (!told && options_.give_up && options_.give_up()) told = Clock::now();
+    return told && Clock::now() >= *told + kToldToStop;
+  };
+}
+
 void Core::throw_failed(std::string_view method, const std::string& problem) const {
+  const auto now = membership();
+  const std::string refused = now ? now->heartbeat->refused() : "";
+  if (!refused.empty()) throw UsageError("coordinator " + options_.coordinator + ": " + refused);
+  // How far it is a coordinator says, or it can't go on.
+  if (method == calls::kWatch)
+    throw UsageError("coordinator " + options_.coordinator + ": " + problem);
   throw Failure("coordinator " + options_.coordinator + ": " + std::string(method) + ": " +
                 problem);
 }
@@ -42,7 +62,8 @@ transport::Message Core::ask_as_somebody(
   const auto last = deadline();
   while (true) {
     const auto now = any_membership();
-    transport::Answer answer = directory_.ask(method, request(now->id), last);
+    transport::Answer answer =
+        directory_.ask(method, request(now->id), last, when_to_give_up(method));
     if (answer.status != AnswerStatus::failed) return std::move(answer.message);
     // A process that stood still hears from this answer what the next sign of life would have told.
     if (Clock::now() >= last || !now->heartbeat->find_out_lost(kFindOut)) {

@@ -113,6 +113,8 @@ class Core {
   std::shared_ptr<Membership> begin_membership(const JobDescription* description);
   std::shared_ptr<Membership> any_membership();  // for what needs an id alone
   void check(const std::shared_ptr<Membership>& membership) const;
+  Directory::GiveUp when_to_give_up(std::string_view method) const;
+  // Throws Failure, or UsageError where the coordinator has said that it can't go on.
   [[noreturn]] void throw_failed(std::string_view method, const std::string& problem) const;
   [[noreturn]] void throw_lost(const std::string& why) const;
   // Throws UsageError when nothing is described.

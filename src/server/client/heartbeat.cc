@@ -58,6 +58,9 @@ void Heartbeat::say(std::unique_lock<std::mutex>& lock) {
                           if (!said.ended.empty()) state->ended = said.ended;
                           state->answered = true;
                           state->heard = number;
+                        } else if (answer.status == transport::Answer::Status::failed) {
+                          state->refused = answer.problem;
+                          state->heard = number;
                         }
                       } catch (const UsageError& error) {
                         log.warning(error.what());
@@ -106,6 +109,11 @@ bool Heartbeat::find_out_lost(std::chrono::milliseconds patience) {
 std::string Heartbeat::ended() const {
   const std::lock_guard lock(state_->mutex);
   return state_->ended;
+}
+
+std::string Heartbeat::refused() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->refused;
 }
 
 std::vector<calls::Beat> Heartbeat::stop(std::chrono::milliseconds patience) {

@@ -35,6 +35,9 @@ class Heartbeat {
   // is over: whether the client is lost.
   bool find_out_lost(std::chrono::milliseconds patience);
   std::string ended() const;
+  // Why the coordinator refuses to go on, which it said in the place of an answer; empty: it
+  // hasn't.
+  std::string refused() const;
   // The last sign of life has been answered, or `patience` is over; returns those that the
   // coordinator may not have got, in order.
   std::vector<calls::Beat> stop(std::chrono::milliseconds patience);
@@ -50,7 +53,7 @@ class Heartbeat {
     bool at_once = false;     // the next sign of life
     std::uint64_t said = 0;   // signs of life,
     std::uint64_t heard = 0;  // and the last one that was answered
-    std::string ended;
+    std::string ended, refused;
     ReplicaReport pending;
     calls::Beat beat;  // the last one
     bool answered = true;

@@ -28,12 +28,15 @@ namespace client {
 
 BatchProgress Core::watch_batch(std::uint64_t after, bool hold) {
   using Hold = calls::WatchRequest::Hold;
+  // An evaluator is known to its coordinator, which tells it at least how it ends.
+  const std::uint64_t mine =
+      !hold && options_.role == ClientRole::evaluator ? any_membership()->id : 0;
   const transport::Message message =
       hold ? ask_as_somebody(calls::kWatch,
                              [&](std::uint64_t id) {
                                return calls::encode(calls::WatchRequest{id, after, Hold::hold});
                              })
-           : ask(calls::kWatch, calls::encode(calls::WatchRequest{0, after, Hold::keep}));
+           : ask(calls::kWatch, calls::encode(calls::WatchRequest{mine, after, Hold::keep}));
   calls::WatchAnswer answer = calls::decode_watch_answer(message);
   BatchProgress progress = std::move(answer.progress);
   if (answer.start.empty()) return progress;

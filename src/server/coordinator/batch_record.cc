@@ -3,6 +3,8 @@
 #include <string>
 
 #include "convoy/base/error.h"
+#include "convoy/server/batch.h"
+#include "server/service/coordinator_calls.h"
 #include "server/state/batch_commands.h"
 #include "server/wire/reader.h"
 
@@ -11,6 +13,31 @@ namespace {
 
 constexpr std::uint16_t kBatchVersion = 1;
 constexpr std::size_t kNameBytes = 13;
+constexpr std::size_t kRest = 256;
+// Gradient, change and direction.
+constexpr std::size_t kVectorsWithoutHistory = 3;
+
+// Of so many vectors with each other, and with themselves.
+constexpr std::size_t largest_products(std::size_t vectors) {
+  return vectors * (vectors + 1) / 2 * (2 * kNameBytes + 8);
+}
+
+// Those that have products are the gradient, steps and changes of the history, and a change that
+// isn't in it.
+constexpr std::size_t largest_start_of(int history) {
+  const auto steps = static_cast<std::size_t>(history);
+  return kRest + 8 * steps + largest_products(2 * steps + 2);
+}
+
+constexpr int longest_history_in(std::size_t bytes) {
+  int history = 0;
+  while (history < optim::kMostHistory && largest_start_of(history + 1) <= bytes) ++history;
+  return history;
+}
+
+// A job that goes on from a checkpoint is begun by a message with all of it.
+constexpr std::size_t kAroundStart = 2 + 8 + 4;  // of calls::BatchFrom
+static_assert(longest_history_in(calls::kLargestRequest - kAroundStart) == kLongestHistory);
 
 std::int64_t read_count(Reader& from) {
   const std::uint64_t value = from.u64();
@@ -102,26 +129,21 @@ BatchStart decode_batch_start(std::span<const std::byte> bytes) {
 }
 
 std::size_t largest_start(const optim::BatchOptions& options) {
-  constexpr std::size_t kRest = 256;
-  constexpr std::size_t kProduct = 2 * kNameBytes + 8;
-  // Those that have products with each other: the gradient, steps and changes of the history, and a
-  // change that isn't in it; of the other methods gradient, change and direction.
-  const bool has_history = options.method == optim::BatchMethod::lbfgs;
-  const std::size_t history = has_history ? static_cast<std::size_t>(options.history) : 0;
-  const std::size_t names = has_history ? 2 * history + 2 : 3;
-  return kRest + 8 * history + names * (names + 1) / 2 * kProduct;
+  return options.method == optim::BatchMethod::lbfgs
+             ? largest_start_of(options.history)
+             : kRest + largest_products(kVectorsWithoutHistory);
 }
+
+int longest_history(std::size_t bytes) { return longest_history_in(bytes); }
 
 void require_room(const optim::BatchOptions& options, std::size_t largest_value) {
   const std::size_t bytes = largest_start(options);
   if (bytes <= largest_value) return;
-  optim::BatchOptions shorter = options;
-  while (shorter.history > 0 && largest_start(shorter) > largest_value) --shorter.history;
   throw UsageError("history = " + std::to_string(options.history) +
                    ": what is known of so many steps has up to " + std::to_string(bytes) +
                    " bytes, the coordinator's store takes " + std::to_string(largest_value) +
                    " at once: keep the job in a folder, or a history of at most " +
-                   std::to_string(shorter.history));
+                   std::to_string(longest_history(largest_value)));
 }
 
 Bytes encode(const BatchAnswers& answers) {

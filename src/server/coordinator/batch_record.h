@@ -36,6 +36,8 @@ struct BatchAnswers {
 
 // As many bytes as the start of an iteration of this method has at most.
 std::size_t largest_start(const optim::BatchOptions& options);
+// The longest history of L-BFGS of which that is no more than so many.
+int longest_history(std::size_t bytes);
 // Throws UsageError where a store whose values have so many bytes at most can't take it.
 void require_room(const optim::BatchOptions& options, std::size_t largest_value);
 

@@ -17,7 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kFinish = 5s;
-constexpr std::uint64_t kLargestMessage = std::uint64_t{64} << 20;
 
 std::uint64_t random_number() {
   std::random_device device;
@@ -79,6 +78,11 @@ void Coordinator::Impl::check_batch() const {
     throw UsageError("batch optimization: l2 = " + std::to_string(batch.l2) +
                      " is not a number of at least 0");
   }
+  if (batch.method.method == optim::BatchMethod::lbfgs && batch.method.history > kLongestHistory) {
+    throw UsageError("batch optimization: history = " + std::to_string(batch.method.history) +
+                     ": what is known of so many steps fits into no message; it can be " +
+                     std::to_string(kLongestHistory) + " at most");
+  }
   require_room(batch.method, store->largest_value());
   const std::string host = transport::Address::parse(settings.listen).host;
   if (host != "0.0.0.0" && host != "::") return;
@@ -109,7 +113,8 @@ void Coordinator::Impl::listen() {
   listening.log = settings.log;
   listening.most_clients = kMaxClients + 1024;
   listening.server.identity = {std::string(calls::kCoordinator), ""};
-  listening.server.limits = {kLargestMessage, kLargestMessage, std::uint64_t{1} << 20};
+  listening.server.limits = {calls::kLargestRequest, calls::kLargestRequest,
+                             std::uint64_t{1} << 20};
   listening.server.shared_memory = false;  // which would be a thread for each client
   listening.server.handler = [this](transport::Request request, transport::Reply reply) {
     receive(std::move(request), std::move(reply));

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/coordinator/batch_record.h"
 #include "server/coordinator/effects.h"
 #include "server/coordinator/facts.h"
 #include "server/coordinator/group_ledger.h"
@@ -83,6 +84,10 @@ class Core {
   Effects keep_batch(Time now, std::uint64_t token, std::optional<Bytes> start, Bytes answers);
   // The method makes no more iterations; the job isn't over.
   Effects batch_over(Time now, const std::string& why);
+  // The method can't go on, and another process would find the same. The job isn't over: evaluators
+  // are told why in the place of an answer, whatever they watch for, and with each sign of life.
+  Effects batch_failed(Time now, const std::string& why);
+  bool evaluators_know_failure() const;               // all that there are
   Effects end_job(Time now, const std::string& why);  // without effect on one that has ended
   const Bytes& batch_start() const { return batch_start_; }
   const Bytes& batch_answers() const { return batch_answers_; }
@@ -110,7 +115,8 @@ class Core {
     std::uint64_t last_report = 0;  // number
     std::uint64_t samples = 0, steps = 0;
     Rate rate;
-    bool knows_end = false;  // an answer to it said that the job has ended
+    bool knows_end = false;      // an answer to it said that the job has ended
+    bool knows_failure = false;  // or that the batch optimization can't go on
   };
   struct Leaving;
   struct GroupState {
@@ -192,6 +198,8 @@ class Core {
   void on_portions(CallId call, const transport::Message& request);
   void on_watch(CallId call, const transport::Message& request);
   void on_begin_from(CallId call, const transport::Message& request);
+  void set_batch_start(Bytes start);
+  void refuse_failed(std::uint64_t client);
   void hear_early_ones();
   void put_batch_changes();
   void speak_of_batch();
@@ -251,6 +259,8 @@ class Core {
   ReplicaReport reported_;
   std::unique_ptr<BatchWork> batch_;
   Bytes batch_start_, batch_answers_;
+  BatchStart batch_brief_;  // batch_start_ without scalar products, whose number grows with m^2
+  std::string batch_failed_;
   std::map<std::uint64_t, std::vector<optim::VectorName>> batch_held_;  // by evaluator
   std::map<std::uint64_t, CutEntry> cuts_;
   std::optional<Time> warm_began_;  // in this coordinator's life

@@ -45,7 +45,7 @@ void Core::load_batch(const std::map<std::string, Value>& stored) {
     const auto found = stored.find(key);
     return found == stored.end() ? nullptr : &found->second.bytes;
   };
-  if (const Bytes* bytes = value(kBatchStartKey)) batch_start_ = *bytes;
+  if (const Bytes* bytes = value(kBatchStartKey)) set_batch_start(*bytes);
   if (const Bytes* bytes = value(kBatchAnswersKey)) batch_answers_ = *bytes;
   const Bytes* portions = value(kPortionsKey);
   if (!batch_ || portions == nullptr) return;
@@ -94,21 +94,25 @@ void Core::on_watch(CallId call, const transport::Message& request) {
   using Hold = calls::WatchRequest::Hold;
   const calls::WatchRequest watch = calls::decode_watch_request(request);
   if (!options_.batch) throw UsageError("the job is no batch optimization");
+  refuse_failed(watch.client);
   if (watch.hold != Hold::keep && require(watch.client).entry.role != ClientRole::evaluator)
     throw UsageError("client " + std::to_string(watch.client) +
                      " is no evaluator: it can hold no vectors");
   if (watch.hold != Hold::keep) batch_held_.erase(watch.client);
+  known(watch.client);
   calls::WatchAnswer answer;
   BatchProgress& progress = answer.progress;
   progress.ended = state_.ended;
   progress.method = options_.batch_method;
   progress.term = options_.term;
   progress.time_s = static_cast<double>(now_) / 1e6;
-  answer.start = batch_start_;
-  if (watch.hold == Hold::hold && !batch_start_.empty()) {
-    const BatchStart start = decode_batch_start(batch_start_);
-    if (start.begun)
-      batch_held_[watch.client] = optim::vectors_of(start.state, options_.batch_method);
+  // Who holds nothing has no use for scalar products, and may ask ten times a second.
+  if (watch.hold == Hold::hold) {
+    answer.start = batch_start_;
+    if (batch_brief_.begun)
+      batch_held_[watch.client] = optim::vectors_of(batch_brief_.state, options_.batch_method);
+  } else if (!batch_start_.empty()) {
+    answer.start = encode(batch_brief_);
   }
   if (const auto facts = batch_facts()) {
     progress.evaluation = facts->evaluation;
@@ -125,6 +129,18 @@ void Core::on_watch(CallId call, const transport::Message& request) {
   reply(call, calls::encode(answer));  // what it says is stored by then
 }
 
+void Core::set_batch_start(Bytes start) {
+  batch_brief_ = decode_batch_start(start);
+  batch_brief_.state.products.clear();
+  batch_start_ = std::move(start);
+}
+
+void Core::refuse_failed(std::uint64_t id) {
+  if (batch_failed_.empty()) return;
+  if (ClientState* client = known(id)) client->knows_failure = true;
+  throw UsageError(batch_failed_);
+}
+
 void Core::on_begin_from(CallId call, const transport::Message& request) {
   const calls::BatchFrom from = calls::decode_batch_from(request);
   if (!options_.batch) throw UsageError("the job is no batch optimization");
@@ -135,7 +151,7 @@ void Core::on_begin_from(CallId call, const transport::Message& request) {
   if (!start.begun || start.commands != 0)
     throw UsageError("what the optimization is to go on from is no state of a checkpoint");
   if (!state_.initialized && batch_start_.empty()) {
-    batch_start_ = from.start;
+    set_batch_start(from.start);
     put(kBatchStartKey, batch_start_, Survives::power);
     tell(Tell::Level::info,
          "the optimization goes on behind iteration " + std::to_string(start.state.iteration));
@@ -227,7 +243,7 @@ Effects Core::portions_missing(Time now, std::span<const PortionRange> ranges) {
 Effects Core::keep_batch(Time now, std::uint64_t token, std::optional<Bytes> start, Bytes answers) {
   at(now);
   if (start) {
-    batch_start_ = std::move(*start);
+    set_batch_start(std::move(*start));
     put(kBatchStartKey, batch_start_, Survives::power);
     if (batch_) {
       const PortionCounts& now_all = batch_->desk.journal().all();
@@ -251,6 +267,18 @@ Effects Core::batch_over(Time now, const std::string& why) {
   return done();
 }
 
+Effects Core::batch_failed(Time now, const std::string& why) {
+  at(now);
+  batch_failed_ = why;
+  return done();
+}
+
+bool Core::evaluators_know_failure() const {
+  return std::all_of(clients_.begin(), clients_.end(), [](const auto& each) {
+    return each.second.entry.role != ClientRole::evaluator || each.second.knows_failure;
+  });
+}
+
 Effects Core::end_job(Time now, const std::string& why) {
   at(now);
   end(why);
@@ -270,9 +298,8 @@ std::optional<BatchFacts> Core::batch_facts() const {
   facts.all = batch_->desk.journal().all();
   facts.over = batch_->over;
   facts.replicas = batch_->desk.journal().replicas(now_);
-  for (BatchReplica& each : facts.replicas)
-    each.here = groups_.contains(each.replica) && !leaving_.contains(each.replica);
-  if (!batch_start_.empty()) facts.start = decode_batch_start(batch_start_);
+  facts.gone = batch_->desk.journal().gone();
+  facts.start = batch_brief_;
   return facts;
 }
 

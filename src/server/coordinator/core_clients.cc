@@ -142,6 +142,7 @@ void Core::add(ClientState& client, const calls::Beat& beat) {
 void Core::on_beat(CallId call, const transport::Message& request) {
   const calls::Beat beat = calls::decode_beat(request);
   ClientState* client = known(beat.client);
+  if (client != nullptr && client->entry.role == ClientRole::evaluator) refuse_failed(beat.client);
   const bool is_new = beat.number == 0 || (client != nullptr && beat.number > client->last_report);
   if (client != nullptr && is_new) {
     client->last_report = beat.number;

@@ -9,6 +9,7 @@
 #include "convoy/server/client.h"
 #include "convoy/server/job.h"
 #include "server/coordinator/batch_record.h"
+#include "server/coordinator/group_journal.h"
 #include "server/coordinator/group_ledger.h"
 #include "server/replication/types.h"
 #include "server/service/shard_calls.h"
@@ -45,7 +46,8 @@ struct BatchFacts {
   PortionCounts iteration;  // of the iteration that ended last
   PortionCounts all;        // of all that this coordinator has seen
   std::string over;         // why the method has no next iteration; empty while it may have
-  std::vector<BatchReplica> replicas;
+  std::vector<BatchReplica> replicas;  // that are here, and those of `gone` that left last
+  GroupJournal::Gone gone;
   std::uint64_t bytes = 0;         // of requests for portions, and answers, of this coordinator
   std::uint64_t method_bytes = 0;  // of the method's commands and questions to shards, and answers
   BatchStart start;                // of the iteration at hand

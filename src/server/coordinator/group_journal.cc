@@ -7,6 +7,10 @@ namespace {
 
 double seconds_of(Time time) { return static_cast<double>(time) / 1e6; }
 
+PortionCounts counts_with(const PortionCounts& a, const PortionCounts& b) {
+  return {a.done + b.done, a.again + b.again, a.copies + b.copies, a.unused + b.unused};
+}
+
 std::uint64_t portions_in(const PortionGroup& group) { return std::uint64_t{1} << group.log2_size; }
 
 }  // namespace
@@ -71,15 +75,31 @@ void GroupJournal::not_needed(Time now, std::uint64_t id, const PortionGroup& gr
   if (had != has.end()) end(now, found->second, had, GroupRecord::End::unused);
 }
 
+void GroupJournal::drop(Time now, Replica& replica) {
+  while (!replica.has.empty()) end(now, replica, replica.has.begin(), GroupRecord::End::lost);
+}
+
 void GroupJournal::left(Time now, std::uint64_t id) {
   const auto found = replicas_.find(id);
-  if (found == replicas_.end()) return;
-  auto& has = found->second.has;
-  while (!has.empty()) end(now, found->second, has.begin(), GroupRecord::End::lost);
+  if (found == replicas_.end() || !found->second.here) return;
+  Replica& replica = found->second;
+  drop(now, replica);
+  replica.here = false;
+  ++gone_;
+  gone_busy_ += replica.busy;
+  gone_portions_ = counts_with(gone_portions_, replica.portions);
+  newest_gone_.push_back(id);
+  if (newest_gone_.size() <= kMostGone) return;
+  replicas_.erase(newest_gone_.front());
+  newest_gone_.pop_front();
 }
 
 void GroupJournal::over(Time now) {
-  for (auto& [id, replica] : replicas_) left(now, id);
+  for (auto& [id, replica] : replicas_) drop(now, replica);
+}
+
+GroupJournal::Gone GroupJournal::gone() const {
+  return {gone_, gone_portions_, seconds_of(gone_busy_)};
 }
 
 std::vector<BatchReplica> GroupJournal::replicas(Time now) const {
@@ -87,7 +107,7 @@ std::vector<BatchReplica> GroupJournal::replicas(Time now) const {
   for (const auto& [id, replica] : replicas_) {
     Time busy = replica.busy;
     if (!replica.has.empty()) busy += now - std::min(now, replica.has.front().began);
-    all.push_back({id, replica.name, false, replica.portions, seconds_of(busy)});
+    all.push_back({id, replica.name, replica.here, replica.portions, seconds_of(busy)});
   }
   return all;
 }

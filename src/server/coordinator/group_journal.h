@@ -23,6 +23,7 @@ using replication::Time;  // microseconds
 class GroupJournal {
  public:
   static constexpr std::size_t kMost = 20'000;  // records, of which the oldest are forgotten
+  static constexpr std::size_t kMostGone = 64;  // replicas that are gone, likewise
 
   // A replica has this group from now on; without effect if it has it already. `again`: somebody
   // had it before and lost it.
@@ -33,14 +34,22 @@ class GroupJournal {
             const PortionGroup& group, bool counted);
   // It was told that others were.
   void not_needed(Time now, std::uint64_t replica, const PortionGroup& group);
+  // It takes part no more, and has nothing; its number comes never again.
   void left(Time now, std::uint64_t replica);
   // Nobody needs what anybody has.
   void over(Time now);
   void name(std::uint64_t replica, const std::string& name) { replicas_[replica].name = name; }
 
   const PortionCounts& all() const { return all_; }
-  // What it has had, and for how long until now.
+  // What those that are here have had, and for how long until now, and those that left last.
   std::vector<BatchReplica> replicas(Time now) const;
+  // All that have left.
+  struct Gone {
+    std::uint64_t replicas = 0;
+    PortionCounts portions;
+    double busy_s = 0;
+  };
+  Gone gone() const;
   // Records with larger numbers, at most so many, the oldest first. What a replica has still is in
   // none.
   std::vector<GroupRecord> after(std::uint64_t number, std::size_t most) const;
@@ -55,10 +64,16 @@ class GroupJournal {
     std::deque<Had> has;  // in the order in which it works on them
     PortionCounts portions;
     Time busy = 0;
+    bool here = true;
   };
+  void drop(Time now, Replica& replica);
   void end(Time now, Replica& replica, std::deque<Had>::iterator had, GroupRecord::End how);
 
   std::map<std::uint64_t, Replica> replicas_;
+  std::deque<std::uint64_t> newest_gone_;  // of these
+  std::uint64_t gone_ = 0;
+  PortionCounts gone_portions_;
+  Time gone_busy_ = 0;
   std::deque<GroupRecord> records_;
   std::uint64_t last_ = 0;
   PortionCounts all_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/hold.h"
+#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "server/coordinator/batch_objective.h"
 #include "server/coordinator/batch_run.h"
@@ -274,11 +275,32 @@ void MethodThread::run() {
   } catch (const std::exception& error) {  // who begins it again finds the same
     const std::string why = std::string("the optimization can't go on: ") + error.what();
     client_.log.error(why);
-    if (settings_.mistake) return settings_.mistake(why);
+    if (settings_.mistake) {
+      tell_evaluators(why);
+      return settings_.mistake(why);
+    }
     try {
       end_job(why);
     } catch (const std::exception&) {
     }
+  }
+}
+
+// Whoever runs this process may end it then, and nobody should wait for another one.
+void MethodThread::tell_evaluators(const std::string& why) {
+  try {
+    const auto lease =
+        ask<std::chrono::milliseconds>([why](Core& core, Time now, Effects& effects) {
+          effects = core.batch_failed(now, why);
+          return std::chrono::milliseconds(core.plan().client_lease_ms);
+        });
+    const auto until = Clock::now() + lease;
+    while (Clock::now() < until &&
+           !ask<bool>([](Core& core, Time, Effects&) { return core.evaluators_know_failure(); })) {
+      pause(kLookForValues);
+    }
+    pause(kLookForValues);  // answers are on their way
+  } catch (const GaveUp&) {
   }
 }
 

@@ -25,7 +25,8 @@ struct BatchSettings {
   // Whether the job ends with the method; else an evaluator ends it, when it has the weights.
   bool ends_job = true;
   // The method has found a mistake that another process would find again. Called once at most, by
-  // the method's thread; what there is of the job stays. None: the job ends, and says why.
+  // the method's thread, when evaluators were told, or are taken for dead; what there is of the job
+  // stays. None: the job ends, and says why.
   std::function<void(const std::string& why)> mistake = {};
   BatchGroups groups;
 };
@@ -59,6 +60,7 @@ class MethodThread {
   void run();
   void optimize(Client& client);
   void end_job(const std::string& why);
+  void tell_evaluators(const std::string& why);
   bool wait_for_values();
   // Until `ready`, under the lock. Throws GaveUp once it is to stop.
   void await(const std::function<bool()>& ready);

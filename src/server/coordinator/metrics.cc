@@ -160,19 +160,30 @@ void write_batch(Text& text, const BatchFacts& batch) {
               batch.method_bytes);
   text.metric("convoy_batch_replica_portions_total", "counter",
               "Portions that replicas had of this coordinator, by what became of them.");
-  for (const BatchReplica& each : batch.replicas) {
-    const std::string number = std::to_string(each.replica);
-    for (const auto& [became, count] : {std::pair{"done", each.portions.done},
-                                        {"again", each.portions.again},
-                                        {"copied", each.portions.copies},
-                                        {"unused", each.portions.unused}}) {
-      text.value(count, {{"replica", number}, {"name", each.name}, {"became", became}});
+  // A series for each replica that ever was would be too many: those that are gone have one.
+  const auto portions = [&](const std::string& number, const std::string& name,
+                            const PortionCounts& counts) {
+    for (const auto& [became, count] : {std::pair{"done", counts.done},
+                                        {"again", counts.again},
+                                        {"copied", counts.copies},
+                                        {"unused", counts.unused}}) {
+      text.value(count, {{"replica", number}, {"name", name}, {"became", became}});
     }
+  };
+  for (const BatchReplica& each : batch.replicas) {
+    if (each.here) portions(std::to_string(each.replica), each.name, each.portions);
   }
+  portions("gone", "", batch.gone.portions);
   text.metric("convoy_batch_replica_busy_seconds_total", "counter",
               "Time that replicas had portions of this coordinator.");
-  for (const BatchReplica& each : batch.replicas)
-    text.value(each.busy_s, {{"replica", std::to_string(each.replica)}, {"name", each.name}});
+  for (const BatchReplica& each : batch.replicas) {
+    if (each.here)
+      text.value(each.busy_s, {{"replica", std::to_string(each.replica)}, {"name", each.name}});
+  }
+  text.value(batch.gone.busy_s, {{"replica", "gone"}, {"name", ""}});
+  text.single("convoy_batch_replicas_gone_total", "counter",
+              "Replicas that have left this coordinator, or were taken for dead.",
+              batch.gone.replicas);
 }
 
 // One metric of all shards that have said something.

@@ -95,11 +95,15 @@ json batch_of(const BatchFacts& batch) {
   all["all"] = portions_of(batch.all);
   all["replicas"] = json::array();
   for (const BatchReplica& each : batch.replicas) {
-    json replica = {{"replica", each.replica}, {"name", each.name}, {"here", each.here}};
+    if (!each.here) continue;
+    json replica = {{"replica", each.replica}, {"name", each.name}};
     replica.update(portions_of(each.portions));
     replica["busy_s"] = each.busy_s;
     all["replicas"].push_back(std::move(replica));
   }
+  all["gone"] = portions_of(batch.gone.portions);
+  all["gone"]["replicas"] = batch.gone.replicas;
+  all["gone"]["busy_s"] = batch.gone.busy_s;
   return all;
 }
 

@@ -21,6 +21,8 @@ namespace convoy::server::calls {
 // The coordinator's identity is the same for all jobs: whoever comes asks which job this is.
 // Servers are called with the job's id.
 inline constexpr std::string_view kCoordinator = "coordinator";
+// That a coordinator takes, in bytes.
+inline constexpr std::uint64_t kLargestRequest = std::uint64_t{64} << 20;
 
 // JobState, to anybody.
 inline constexpr std::string_view kJob = "job";

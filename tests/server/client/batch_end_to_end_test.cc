@@ -230,7 +230,6 @@ class BatchJob {
 
   std::atomic<std::uint64_t> most_computed = UINT64_MAX;  // portions, behind which replicas stop
 
- private:
   ClientOptions client_options(const std::string& name, ClientRole role) const {
     ClientOptions options;
     options.coordinator = address_;
@@ -239,6 +238,8 @@ class BatchJob {
     options.log = batch_log(name);
     return options;
   }
+
+ private:
   void give_weights(const BatchCheckpoint* from) {
     Client client(client_options("evaluator", ClientRole::evaluator));
     client.describe(batch_description());
@@ -365,6 +366,46 @@ TEST(BatchEndToEnd, AMistakeIsNoEnd) {
   EXPECT_EQ(job.mistake().find("the optimization can't go on: answer 1 of 1 that are stored"), 0u)
       << job.mistake();
   EXPECT_FALSE(job.ended());
+}
+
+// Nobody has to wait for a coordinator that doesn't come back.
+TEST(BatchEndToEnd, AnEvaluatorIsToldThatItCantGoOn) {
+  BatchJob job(1);
+  job.start_replica(1);
+  Client client(job.client_options("evaluator", ClientRole::evaluator));
+  BatchClient evaluator(client);
+  job.await([&] { return evaluator.watch().state.iteration >= 2; });
+  job.kill_coordinator();
+  coordinator::test::give_other_answers(job.coordinators_folder());
+  job.start_coordinator();
+  std::string told;
+  job.await([&] {
+    try {
+      evaluator.watch();
+      return !job.mistake().empty();
+    } catch (const UsageError& error) {
+      told = error.what();
+      return true;
+    }
+  });
+  EXPECT_NE(told.find("the optimization can't go on: answer 1 of 1 that are stored"), told.npos)
+      << told;
+  job.await([&] { return !job.mistake().empty(); });
+}
+
+TEST(BatchEndToEnd, AnEvaluatorThatIsToldToStopWaitsForNoCoordinator) {
+  BatchJob job(1);
+  std::atomic<bool> stop = false;
+  ClientOptions options = job.client_options("evaluator", ClientRole::evaluator);
+  options.patience = convoy::test::patience();
+  options.give_up = [&] { return stop.load(); };
+  Client client(options);
+  BatchClient evaluator(client);
+  evaluator.watch();
+  stop = true;
+  evaluator.watch();  // it has something to save
+  job.kill_coordinator();
+  EXPECT_THROW(evaluator.watch(), GaveUp);
 }
 
 // A checkpoint is made while replicas go on, and another job on other shards comes from there to

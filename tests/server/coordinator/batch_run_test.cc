@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "server/service/coordinator_calls.h"
+#include "server/service/portion_calls.h"
 #include "tests/base/effort.h"
 #include "tests/server/coordinator/batch_world.h"
+#include "tests/server/coordinator/full_start.h"
 
 namespace convoy::server::coordinator {
 namespace {
@@ -226,6 +229,16 @@ TEST(BatchRun, RefusesAnswersToOtherQuestions) {
   BatchObjective objective({kBatchPortions, 210, kL2}, space, replicas);
   BatchRun run(options, space, objective, memory);
   EXPECT_THROW(run.next(), UsageError) << "whoever tries it again finds the same";
+}
+
+// Of the longest history that a recipe may have all that is known goes into one message.
+TEST(BatchRecord, OfTheLongestHistoryFitsIntoAMessage) {
+  const std::size_t largest = calls::kLargestRequest;
+  const auto size_of = [](int history) {
+    return calls::encode(calls::BatchFrom{1, encode(full_start(history))}).size();
+  };
+  EXPECT_LE(size_of(kLongestHistory), largest);
+  EXPECT_GT(size_of(kLongestHistory + 1), largest);
 }
 
 // What goes into a store that takes no large values is known before anything begins.

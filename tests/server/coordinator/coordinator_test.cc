@@ -18,12 +18,14 @@
 #include "server/coordinator/metrics_server.h"
 #include "server/log/simulated_disk.h"
 #include "server/service/coordinator_calls.h"
+#include "server/service/portion_calls.h"
 #include "server/transport/address.h"
 #include "server/transport/certificates.h"
 #include "server/transport/grpc_connector.h"
 #include "tests/base/leave_out.h"
 #include "tests/base/patience.h"
 #include "tests/base/scratch.h"
+#include "tests/server/coordinator/full_start.h"
 
 namespace convoy::server::coordinator {
 namespace {
@@ -352,6 +354,46 @@ TEST(Metrics, BeyondThisHostOnlyWithCertificates) {
   EXPECT_FALSE(get(theirs));
   EXPECT_FALSE(get(TlsFiles{}));
   EXPECT_FALSE(httplib::Client("127.0.0.1", port).Get("/metrics")) << "plain text";
+}
+
+// A job goes on from a checkpoint by one message that has all that is known of the steps.
+TEST(Coordinator, GoesOnWithTheLongestHistory) {
+  const convoy::test::Scratch scratch;
+  CoordinatorSettings with = settings();
+  with.batch.emplace();
+  with.batch->method.history = kLongestHistory + 1;
+  const auto open = [&] { return std::make_shared<LogStore>(scratch.path("data"), quiet()); };
+  EXPECT_NE(convoy::test::message_of<UsageError>([&] {
+              Coordinator(open(), with);
+            }).find("history = " + std::to_string(kLongestHistory + 1) + ": "),
+            std::string::npos);
+  with.batch->method.history = kLongestHistory;
+  Bytes start = encode(test::full_start(kLongestHistory));
+  for (const bool first : {true, false}) {  // and another process reads it again
+    Coordinator coordinator(open(), with);
+    Way way(coordinator.address());
+    const auto join = [&] {
+      return calls::decode_client_welcome(
+                 way.call(calls::kJoin, calls::encode(calls::ClientHello{
+                                            "evaluator", ClientRole::evaluator, 0, 0, 1, {}})))
+          .client;
+    };
+    if (first) {
+      way.call(calls::kDescribe, calls::encode(description()));
+      way.call(calls::kBeginFrom, calls::encode(calls::BatchFrom{join(), start}));
+      EXPECT_THROW(
+          way.call(calls::kBeginFrom, calls::encode(calls::BatchFrom{
+                                          join(), encode(test::full_start(kLongestHistory + 1))})),
+          std::exception);
+    }
+    using Hold = calls::WatchRequest::Hold;
+    const Message held =
+        way.call(calls::kWatch, calls::encode(calls::WatchRequest{join(), 0, Hold::hold}));
+    EXPECT_EQ(calls::decode_watch_answer(held).start, start);
+    const Message brief =
+        way.call(calls::kWatch, calls::encode(calls::WatchRequest{0, 0, Hold::keep}));
+    EXPECT_LT(brief.size(), std::size_t{64} << 10);
+  }
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include <tuple>
 #include <vector>
 
+#include "convoy/base/error.h"
 #include "server/service/portion_calls.h"
+#include "tests/base/scratch.h"
 #include "tests/server/coordinator/portion_requests.h"
 #include "tests/server/coordinator/world.h"
 
@@ -108,8 +110,9 @@ TEST(CoreBatchProgress, SaysWhoHadWhatWhen) {
   const auto status = nlohmann::json::parse(
       calls::decode_text(world.call(calls::kStatus, calls::encode_nothing())));
   EXPECT_EQ(status["batch"]["all"]["portions_copied"], 1);
-  EXPECT_EQ(status["batch"]["replicas"][1]["portions_again"], 1);
-  EXPECT_EQ(status["batch"]["replicas"][0]["here"], false);
+  ASSERT_EQ(status["batch"]["replicas"].size(), 2u);
+  EXPECT_EQ(status["batch"]["replicas"][0]["portions_again"], 1);
+  EXPECT_EQ(status["batch"]["gone"]["replicas"], 1);
   EXPECT_EQ(status["batch"]["over"], nullptr);
   EXPECT_EQ(status["batch"]["method_bytes"], 304);
   EXPECT_EQ(status["batch"]["portion_bytes"], progress.portion_bytes);
@@ -183,6 +186,93 @@ TEST(CoreBatchProgress, EvaluatorsHoldVectorsUntilTheyLetGoOrAreGone) {
   EXPECT_TRUE(world.core->batch_held().empty());
   EXPECT_THROW(hold(two), UsageError);
   EXPECT_THROW(hold(world.join()), UsageError) << "a replica";
+}
+
+// Scalar products are many, and who looks ten times a second has no use for them.
+TEST(CoreBatchProgress, WhoHoldsNothingGetsNoProducts) {
+  World world(small_plan(), BatchGroups{});
+  world.ready();
+  const std::uint64_t evaluator = world.join(ClientRole::evaluator);
+  BatchStart start;
+  start.begun = true;
+  start.commands = 9;
+  start.state.iteration = 2;
+  start.state.weights = {optim::VectorRole::weights, 2, 1};
+  start.state.loss = 0.5;
+  start.state.history = {1, 2};
+  start.last.gradient_norm = 0.25;
+  const optim::VectorName gradient = optim::gradient_of(start.state.weights);
+  start.state.products[{gradient, gradient}] = 0.0625;
+  world.batch_event(world.core->keep_batch(world.now, 1, encode(start), {}));
+  BatchStart brief = start;
+  brief.state.products.clear();
+  using Hold = WatchRequest::Hold;
+  EXPECT_EQ(watch(world, 0, Hold::keep).start, encode(brief));
+  EXPECT_EQ(watch(world, evaluator, Hold::keep).start, encode(brief));
+  EXPECT_EQ(watch(world, evaluator, Hold::hold).start, encode(start));
+  EXPECT_EQ(watch(world, evaluator, Hold::keep).start, encode(brief));
+  EXPECT_EQ(watch(world, evaluator, Hold::let_go).start, encode(brief));
+  EXPECT_EQ(world.core->batch_start(), encode(start)) << "for the method";
+  world.cut_power();
+  EXPECT_EQ(watch(world, 0, Hold::keep).start, encode(brief));
+}
+
+TEST(CoreBatchProgress, EvaluatorsAreToldThatItCantGoOn) {
+  World world(small_plan(), BatchGroups{});
+  world.ready();
+  const std::uint64_t one = world.join(ClientRole::evaluator);
+  const std::uint64_t two = world.join(ClientRole::evaluator);
+  const std::uint64_t replica = world.join();
+  world.batch_event(world.core->batch_failed(world.now, "it can't go on"));
+  EXPECT_FALSE(world.core->evaluators_know_failure());
+  EXPECT_EQ(
+      convoy::test::message_of<UsageError>([&] { watch(world, one, WatchRequest::Hold::keep); }),
+      "it can't go on");
+  EXPECT_FALSE(world.core->evaluators_know_failure());
+  EXPECT_EQ(convoy::test::message_of<UsageError>([&] { world.beat(two); }), "it can't go on");
+  EXPECT_TRUE(world.core->evaluators_know_failure());
+  EXPECT_TRUE(world.beat(replica)) << "who starts the processes ends it";
+  EXPECT_THROW(watch(world, 0, WatchRequest::Hold::keep), UsageError);
+  EXPECT_EQ(world.progress().ended, "") << "it is not over";
+}
+
+// However many have come and gone.
+TEST(CoreBatchProgress, ReplicasThatAreGoneAreANumber) {
+  World world(small_plan(), BatchGroups{});
+  world.ready(64 * 8);
+  world.batch_event(world.core->begin_evaluation(world.now, {0, 0}));
+  constexpr std::uint64_t kCame = GroupJournal::kMostGone + 20;
+  std::uint64_t newest = 0;
+  PortionCounts all;
+  for (std::uint64_t i = 0; i < kCame; ++i) {
+    newest = world.join();
+    const PortionGroup group = ask_for_portions(world, {newest, {}, {}, {}, false}).group;
+    if (i < 3) {
+      world.send(calls::kPortions, calls::encode(finished_group(newest, {0, 0}, group)));
+      all.done += portions_of(group);
+    }
+    world.call(calls::kLeave, calls::encode(calls::ClientRequest{newest}));
+  }
+  const std::uint64_t here = world.join();
+  ask_for_portions(world, {here, {}, {}, {}, false});
+  const BatchProgress progress = watch(world, 0, WatchRequest::Hold::keep).progress;
+  ASSERT_EQ(progress.replicas.size(), GroupJournal::kMostGone + 1);
+  EXPECT_EQ(progress.replicas.back().replica, here);
+  EXPECT_TRUE(progress.replicas.back().here);
+  EXPECT_FALSE(progress.replicas[GroupJournal::kMostGone - 1].here);
+  EXPECT_EQ(progress.replicas[GroupJournal::kMostGone - 1].replica, newest);
+  const auto batch = nlohmann::json::parse(
+      calls::decode_text(world.call(calls::kStatus, calls::encode_nothing())))["batch"];
+  ASSERT_EQ(batch["replicas"].size(), 1u);
+  EXPECT_EQ(batch["replicas"][0]["replica"], here);
+  EXPECT_EQ(batch["gone"]["replicas"], kCame);
+  EXPECT_EQ(batch["gone"]["portions_done"], all.done);
+  const std::string metrics = metrics_text(world.core->facts());
+  EXPECT_NE(metrics.find("\nconvoy_batch_replicas_gone_total " + std::to_string(kCame) + "\n"),
+            std::string::npos)
+      << metrics;
+  EXPECT_EQ(metrics.find("replica=\"" + std::to_string(newest) + "\""), std::string::npos)
+      << metrics;
 }
 
 TEST(CoreBatchProgress, BeginsFromACheckpointOnce) {

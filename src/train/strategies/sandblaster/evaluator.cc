@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -159,7 +160,7 @@ Moment BatchEvaluator::moment_of(const Seen& seen) const {
 BatchEvaluator::Seen BatchEvaluator::look(bool hold) {
   const comm::Communicator& ranks = outer_->world().communicator();
   Seen seen;
-  std::array<std::int64_t, 7> told{};
+  std::array<std::int64_t, 8> told{};
   on_every_rank(ranks, [&] {
     if (ranks.rank() > 0) return;
     seen.progress = service_->watch(last_record_, hold);
@@ -178,7 +179,8 @@ BatchEvaluator::Seen BatchEvaluator::look(bool hold) {
           p.state.weights.evaluation,
           seen.requests,
           seen.over,
-          seen.certain};
+          seen.certain,
+          static_cast<std::int64_t>(p.last.ending)};
   ranks.broadcast(comm::buffer_of(told), 0);
   p.begun = told[0] != 0;
   p.state.iteration = told[1];
@@ -186,6 +188,7 @@ BatchEvaluator::Seen BatchEvaluator::look(bool hold) {
   seen.requests = static_cast<std::uint32_t>(told[4]);
   seen.over = told[5] != 0;
   seen.certain = told[6] != 0;
+  p.last.ending = static_cast<optim::BatchEnding>(told[7]);
   return seen;
 }
 
@@ -208,7 +211,13 @@ BatchEvaluator::Seen BatchEvaluator::take_weights(bool all) {
       });
       held_state_ = seen.progress.state;
       saved_.reset();
-      if (all) fetch_saved();
+      if (all) {
+        fetch_saved();
+        // The shards need hold no longer what is here, however long it takes to write.
+        on_every_rank(ranks, [&] {
+          if (ranks.rank() == 0) service_->let_go();
+        });
+      }
       holds_ = true;
       return seen;
     } catch (const UsageError&) {
@@ -323,6 +332,10 @@ MetricsRow BatchEvaluator::take_groups(std::int64_t step) {
   column("ended_s", [&](const Record& each) { return ago(each.ended_s); });
   std::vector<double> numbers;
   std::vector<std::string> names;
+  // Of those that are gone nobody asks for the name again.
+  std::set<std::uint64_t> named;
+  for (const server::GroupRecord& each : groups_) named.insert(each.replica);
+  std::erase_if(replicas_, [&](const auto& each) { return !named.contains(each.first); });
   for (const auto& [number, name] : replicas_) {
     numbers.push_back(static_cast<double>(number));
     names.push_back(name);
@@ -362,10 +375,12 @@ StepReport BatchEvaluator::report_of(const Seen& seen) {
   return report;
 }
 
-// Nothing can be minimized from there, however often it is tried.
+// Nothing can be minimized from there, however often it is tried. Why is known to the first rank.
 void BatchEvaluator::check_beginning(const Seen& seen) {
   if (seen.progress.last.ending != optim::BatchEnding::not_finite) return;
-  const std::string why = seen.progress.over.empty() ? seen.progress.ended : seen.progress.over;
+  const std::string why = on_rank_0(outer_->world().communicator(), [&] {
+    return seen.progress.over.empty() ? seen.progress.ended : seen.progress.over;
+  });
   end(why);
   throw UsageError(why +
                    ". Look at the data, or begin with weights of a network that has been trained "

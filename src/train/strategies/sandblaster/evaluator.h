@@ -73,7 +73,7 @@ class BatchEvaluator final : public Around {
   Clock::time_point told_at_ = Clock::now();
   std::string over_;
 
-  // While the shards hold the vectors of what the network has now.
+  // While it has the vectors of what the network has now, or the shards hold them.
   bool holds_ = false;
   optim::BatchState held_state_;  // on the first rank
   std::optional<SavedBatch> saved_;

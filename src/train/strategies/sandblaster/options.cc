@@ -19,7 +19,6 @@ namespace {
 using Methods = std::vector<std::string>;
 
 const Methods kBatchMethods{"lbfgs", "conjugate_gradient", "gradient_descent"};
-constexpr std::int64_t kMostHistory = 1000;
 constexpr std::int64_t kMostInGroup = 256;
 // Losses that differ by less, relative, are taken for equal (optim::LineSearchOptions).
 constexpr double kLossErrorOfDoubles = 1e-14;
@@ -99,7 +98,7 @@ void check_portions(const SandblasterRecipe& s, KeyChecker& c) {
 
 void check_method(const SandblasterRecipe& s, KeyChecker& c) {
   c.one_of("method", s.method, kBatchMethods);
-  c.within("history", s.history, 1, kMostHistory);
+  c.within("history", s.history, 1, server::kLongestHistory);
   c.within("patience", s.patience, 1, 1'000'000);
   c.within("search_evaluations", s.search_evaluations, 1, 1000);
   const auto at_least_0 = [&c](const char* name, double value) {
@@ -230,11 +229,13 @@ BatchBytes batch_bytes(const Recipe& recipe, std::uint64_t elements, std::uint64
       (samples + portion_samples(recipe) - 1) / std::max<std::uint64_t>(portion_samples(recipe), 1);
   BatchBytes bytes;
   bytes.vector = elements * (batch_element(recipe) == server::Element::f64 ? 8 : 4);
-  // docs/batch.md: what a search works with, and the memory of vectors that are gone.
-  constexpr std::uint64_t kOfASearch = 9, kGone = 3, kOfTheLog = 3;
+  // docs/batch.md: the memory of vectors that are gone.
+  constexpr std::uint64_t kGone = 3, kOfTheLog = 3;
   constexpr std::uint64_t kOfAServer = 24 << 20, kOfRecentCommands = 64 << 20;
-  const std::uint64_t history = s.method == "lbfgs" ? static_cast<std::uint64_t>(s.history) : 0;
-  bytes.vectors = 2 * history + kOfASearch + kGone;
+  const optim::BatchVectors most = optim::most_vectors(batch_options(recipe));
+  bytes.vectors = static_cast<std::uint64_t>(most.all) + kGone;
+  // By the time it has them iterations may have freed all of them.
+  bytes.held = static_cast<std::uint64_t>(most.state);
   // Each replica goes through a range of its own: of each there is a sum of 1, 2, 4, ... portions.
   const auto levels = static_cast<std::uint64_t>(std::bit_width(portions));
   bytes.sums = std::min(portions, static_cast<std::uint64_t>(s.replicas) * levels) + kGone;
@@ -256,10 +257,11 @@ std::string describe(const BatchBytes& bytes, const Recipe& recipe, std::uint64_
          format_bytes(bytes.all() / servers) + " each): " + std::to_string(bytes.vectors) +
          " vectors of " + std::to_string(elements) + " parameters" +
          (s.method == "lbfgs" ? " (sandblaster.history = " + std::to_string(s.history) + ")" : "") +
-         ", up to " + std::to_string(bytes.sums) + " sums of portions and " +
-         std::to_string(bytes.messages) + " messages, " + format_bytes(bytes.vector) + " each" +
-         (bytes.copies > 1 ? ", twice with backups" : "") + ", and " + format_bytes(bytes.process) +
-         " for each server's process";
+         ", " + std::to_string(bytes.held) +
+         " that the evaluator holds while it fetches them, up to " + std::to_string(bytes.sums) +
+         " sums of portions and " + std::to_string(bytes.messages) + " messages, " +
+         format_bytes(bytes.vector) + " each" + (bytes.copies > 1 ? ", twice with backups" : "") +
+         ", and " + format_bytes(bytes.process) + " for each server's process";
 }
 
 }  // namespace convoy::train

@@ -29,8 +29,11 @@ void PortionRanks<T>::tell(const Order& order) {
 
 template <typename T>
 template <typename Work>
-void PortionRanks<T>::on_all(const Work& work) {
-  if (ranks_.size() == 1) return work();
+bool PortionRanks<T>::on_all(const Work& work) {
+  if (ranks_.size() == 1) {
+    work();
+    return true;
+  }
   std::exception_ptr error;
   bool refused = false;
   try {
@@ -50,9 +53,10 @@ void PortionRanks<T>::on_all(const Work& work) {
   const char* const kOther = "another rank of this replica could not do its part";
   if (any[1] > 0 && !failed) throw Failure(kOther);
   // The first rank decides what that means; the others wait for what it says.
-  if (any[1] == 0 && any[0] > 0 && ranks_.rank() > 0) return;
+  if (any[1] == 0 && any[0] > 0 && ranks_.rank() > 0) return false;
   if (any[0] > 0 && error == nullptr) throw UsageError(kOther);
   if (error) std::rethrow_exception(error);
+  return true;
 }
 
 template <typename T>
@@ -127,7 +131,7 @@ void PortionRanks<T>::own_compute(std::uint32_t portion) {
 template <typename T>
 void PortionRanks<T>::own_add(const server::EvaluationId& id, const server::PortionGroup& group) {
   server::GroupAnswer answer = server::GroupAnswer::had;
-  on_all([&] {
+  const bool done = on_all([&] {
     const std::span<const T> sum = sum_.take();
     std::vector<server::BatchView<const T>> views;
     std::size_t at = 0;
@@ -137,7 +141,7 @@ void PortionRanks<T>::own_add(const server::EvaluationId& id, const server::Port
     }
     answer = service_.add_group(id, group, std::span<const server::BatchView<const T>>(views));
   });
-  worst(answer);
+  if (done) worst(answer);  // else the first rank has thrown
 }
 
 template <typename T>
@@ -145,10 +149,11 @@ void PortionRanks<T>::obey(const Order& order) {
   const server::EvaluationId id{order[1], static_cast<std::int32_t>(order[2])};
   switch (order[0]) {
     case kFetch:
-      return on_all([&] {
+      on_all([&] {
         service_.fetch({optim::VectorRole::weights, id.iteration, id.evaluation},
                        pass_.weights().views());
       });
+      return;
     case kBegin:
       return pass_.weights().set_weights();
     case kAhead:

@@ -54,9 +54,9 @@ class PortionRanks final : public server::PortionWork<T> {
 
   void tell(const Order& order);
   // Throws on all ranks where it has failed on one: what was thrown here, or Failure. Where it was
-  // refused on one (UsageError), the first rank alone throws.
+  // refused on one (UsageError), the first rank alone throws, and the others return false.
   template <typename Work>
-  void on_all(const Work& work);
+  bool on_all(const Work& work);
   server::GroupAnswer worst(server::GroupAnswer own) const;
   void obey(const Order& order);
   void own_compute(std::uint32_t portion);
