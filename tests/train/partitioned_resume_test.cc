@@ -1,5 +1,8 @@
 // Checkpoints of networks that ranks share: going on, on other grids, with other strategies; and
 // using them.
+#include <sys/resource.h>
+
+#include "convoy/base/system.h"
 #include "convoy/train/export.h"
 #include "convoy/train/safetensors.h"
 #include "convoy/train/trained.h"
@@ -171,6 +174,30 @@ TEST_F(PartitionedResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
       if (view.name == "c.fc.weight") EXPECT_EQ(view.shape, (std::vector<std::int64_t>{11, 24}));
     }
   }
+}
+
+// One that the process has no room for is not begun to be built, whatever trained it.
+TEST_F(PartitionedResumeTest, ANetworkThatIsTooLargeToBeUsedIsRefused) {
+  const RunResult before =
+      train_on(1, net("large", {"model.name=mlp", "model.options.hidden=[3000, 3000]",
+                                "strategy=partitioned", "training.steps=1", "training.epochs=0"}));
+  if (!first()) return;
+  rlimit usual{};
+  getrlimit(RLIMIT_AS, &usual);
+  std::string said;
+  comm::World::run_threads(1, [&](comm::World& world) {
+    const TrainedSource source = find_trained(registry_, before.checkpoint, Which::newest, {});
+    rlimit limit = usual;
+    limit.rlim_cur = limit.rlim_cur - address_space_left() + (24 << 20);
+    setrlimit(RLIMIT_AS, &limit);
+    said = test::message_of<UsageError>([&] { Trained(world, registry_, source); });
+    setrlimit(RLIMIT_AS, &usual);
+  });
+  EXPECT_TRUE(said.starts_with("rank 0 needs ")) << said;
+  EXPECT_NE(said.find(" to use it (parameters, and values of 12 samples), and can have "),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("(--set grid.partitions="), std::string::npos) << said;
 }
 
 TEST_F(PartitionedResumeTest, StartsFromAFileOfTheWhole) {

@@ -18,6 +18,9 @@ struct DownpourSetup {
   int partitions = 1;              // processes of a replica
   int restarts = 3;                // of each replica, and of the evaluator
   int threads = 1;                 // of each process of a replica, and of the evaluator
+  // The recipe's file, and options that change it; empty: the file in the job's data.
+  std::vector<std::string> recipe = {};
+  bool by_hand = false;            // people start them: each sees its own terminal
   int columns = 0;                 // of the terminal that the evaluator draws on; 0: none
   std::string command;             // that starts the job, for the run's metrics; empty: not said
   std::vector<std::string> hosts;  // empty: this one
