@@ -47,8 +47,8 @@ std::vector<model::Shape> input_shapes_of(const RecipeNetwork& network,
 void check_whole_fits(const comm::World& world, const Registry& registry,
                       const RecipeNetwork& network, const Recipe& trained) {
   const Recipe& recipe = network.recipe();
-  const bool whole = recipe.strategy == "sync" ||
-                     (is_server_job(recipe.strategy) && recipe.grid.partitions == 1);
+  const bool whole =
+      recipe.strategy == "sync" || (is_server_job(recipe.strategy) && recipe.grid.partitions == 1);
   const Vocabulary& vocabulary = registry.vocabulary();
   if (!whole || recipe.device != "cpu" || !vocabulary.strategies.contains("partitioned")) return;
   const std::optional<model::Blueprint> blueprint = network.described();

@@ -126,9 +126,10 @@ TEST(DownpourByHand, TrainsByTheLinesThatAreShown) {
 TEST(DownpourByHand, TrainsReplicasOfSeveralProcesses) {
   const test::Scratch scratch;
   const std::string run = scratch.path("run");
-  train_by_hand(small_downpour(run, {"training.steps=20", "downpour.replicas=1", "grid.partitions=2",
-                                     "downpour.durability=none", "downpour.backups=false"}),
-                run);
+  train_by_hand(
+      small_downpour(run, {"training.steps=20", "downpour.replicas=1", "grid.partitions=2",
+                           "downpour.durability=none", "downpour.backups=false"}),
+      run);
   // One process uses the whole, and as many as there were partitions use it divided.
   const JobResult divided = Job({"eval", run, "-n", "2"}).finish();
   EXPECT_EQ(divided.exit_status, 0) << divided.err;

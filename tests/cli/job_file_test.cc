@@ -161,8 +161,8 @@ TEST(JobFile, IsDescribedAsAShellTakesIt) {
   test::spill(scratch.path("lines"), describe(job, {folder, true}));
   ASSERT_EQ(std::system(("sh " + scratch.path("lines") + " > " + out).c_str()), 0);
   const std::string arguments = "<a b><><it's><$HOME><*><k=\"v\">it's $HOME\n";
-  EXPECT_EQ(test::slurp(out), folder + "\na 0 of 2\n" + arguments + folder + "\na 1 of 2\n" +
-                                  arguments);
+  EXPECT_EQ(test::slurp(out),
+            folder + "\na 0 of 2\n" + arguments + folder + "\na 1 of 2\n" + arguments);
 }
 
 }  // namespace

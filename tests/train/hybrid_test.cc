@@ -384,7 +384,8 @@ TEST_F(HybridTest, LayersThatCannotBeDividedAreSaid) {
   // As many units as partitions are enough; three classes are too few for four.
   if (ranks() == 4)
     has(said({"model.classes=3"}),
-        "layer 'c.6' has 3 units, and some of 4 partitions would get none: every partition needs at "
+        "layer 'c.6' has 3 units, and some of 4 partitions would get none: every partition needs "
+        "at "
         "least one. Let grid.partitions be 3 at most (--set grid.partitions=3 -n 3)");
   if (ranks() == 3) EXPECT_EQ(said({"model.classes=3"}), "");
 }

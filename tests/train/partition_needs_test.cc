@@ -2,17 +2,17 @@
 #include "train/strategies/partitioned/needs.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
+#include <optional>
 #include <sstream>
 
 #include "convoy/base/error.h"
-#include "convoy/base/system.h"
-#include "tests/base/scratch.h"
-#include "tests/train/plain_networks.h"
-#include "tests/train/planned_layer.h"
 #include "convoy/train/partition_rules.h"
 #include "convoy/train/server_job.h"
+#include "tests/base/scratch.h"
+#include "tests/train/maps_no_more.h"
+#include "tests/train/plain_networks.h"
+#include "tests/train/planned_layer.h"
 #include "tests/train/small_world.h"
 
 namespace convoy::train {
@@ -96,8 +96,8 @@ TEST(PartitionNeeds, RanksOfAHostShareItsMemory) {
   const Linear square{.in = 1000, .out = 1024, .bias = false};
   net.stages.push_back({"s", {"x"}, {plain_node("a", square, {"x"})}, {"a"}});
   const PlannedNetwork planned(net, {.partitions = 1});
-  const Recipe recipe = parse_recipe({kRecipe, "needs.toml", "/"}, {"strategy=partitioned"},
-                                     registry.vocabulary());
+  const Recipe recipe =
+      parse_recipe({kRecipe, "needs.toml", "/"}, {"strategy=partitioned"}, registry.vocabulary());
   const auto enough = [&](double shared, double own, int ranks) {
     return enough_partitions(recipe, planned.net, planned.plan, {},
                              {.limits = {{own, 0}, {shared, ranks}}, .all = 1, .own = 1e5}, 1,
@@ -112,33 +112,18 @@ TEST(PartitionNeeds, RanksOfAHostShareItsMemory) {
   EXPECT_EQ(enough(all + 2e5, all / 4, 1), 0);
 }
 
-// This process may map so many bytes more.
-class MapsNoMore {
- public:
-  explicit MapsNoMore(double bytes) {
-    getrlimit(RLIMIT_AS, &before_);
-    const std::uint64_t now = before_.rlim_cur - address_space_left();  // of what may be mapped
-    rlimit limit = before_;
-    limit.rlim_cur = now + static_cast<rlim_t>(bytes);
-    setrlimit(RLIMIT_AS, &limit);
-  }
-  ~MapsNoMore() { setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  rlimit before_{};
-};
-
 // What is refused says what would do; whoever does it is not refused.
 class PartitionAdvice : public testing::Test {
  protected:
   void SetUp() override {
     testing_data::add_small_world(registry_);
     using namespace model::layer;
-    const Linear square{.in = 4000, .out = 4000, .bias = false};
+    const Linear square{.in = 2000, .out = 2000, .bias = false};
     net_.stages.push_back(
         {"s", {"x"}, {plain_node("a", square, {"x"}), plain_node("b", square, {"a"})}, {"b"}});
   }
-  Recipe recipe(const std::vector<std::string>& overrides) const {
+  Recipe recipe(std::vector<std::string> overrides) const {
+    overrides.insert(overrides.begin(), "precision=float32");
     return parse_recipe({kRecipe, "needs.toml", "/"}, overrides, registry_.vocabulary());
   }
   // What a job with these keys is told where each process may have so much more.
@@ -152,12 +137,13 @@ class PartitionAdvice : public testing::Test {
           plan_partition(net_, net_.inputs, partition_rules(own, net_, net_.inputs));
       // All threads are ready, which take some.
       world.communicator().barrier();
-      std::optional<MapsNoMore> limit;
+      std::optional<test::MapsNoMore> limit;
       if (world.rank() == 0) limit.emplace(bytes);
       world.communicator().barrier();
       std::string mine;
       try {
-        check_needs(world, own, job, net_, plan, {.replicas = 1, .samples = 1}, world.rank() % partitions, use);
+        check_needs(world, own, job, net_, plan, {.replicas = 1, .samples = 1},
+                    world.rank() % partitions, use);
       } catch (const UsageError& error) {
         mine = error.what();
       }
@@ -186,14 +172,12 @@ class PartitionAdvice : public testing::Test {
   }
 
   Registry registry_;
-  model::Blueprint net_{"Two", {{4000}}, {}};
+  model::Blueprint net_{"Two", {{2000}}, {}};
 };
 
-constexpr double kMiB = 1 << 20;
-
 TEST_F(PartitionAdvice, OfATrainingWorks) {
-  // Of 32 million values of eight bytes there are three.
-  const double all = 8.0 * 3 * 32e6;
+  // Of 8 million values of four bytes there are three.
+  const double all = 4.0 * 3 * 8e6;
   const std::vector<std::vector<std::string>> jobs{
       {"strategy=partitioned"},
       {"strategy=partitioned", "grid.partitions=2"},
@@ -205,8 +189,7 @@ TEST_F(PartitionAdvice, OfATrainingWorks) {
   for (const std::vector<std::string>& keys : jobs) {
     int ranks = static_cast<int>(recipe(keys).grid.partitions);
     const bool servers = keys[0] == "strategy=downpour";
-    // Downpour has copies for its exchange.
-    const double left = all * (servers ? 2 : 1) / 3;
+    const double left = all / 3;
     const std::string text = said(keys, left, NetworkUse::training, ranks);
     ASSERT_NE(text.find(" needs "), std::string::npos) << keys.back();
     ASSERT_NE(text.find("let grid.partitions be "), std::string::npos) << text;
@@ -218,23 +201,24 @@ TEST_F(PartitionAdvice, OfATrainingWorks) {
 }
 
 TEST_F(PartitionAdvice, OfANetworkThatIsUsedIsWhatItWasTrainedOn) {
-  const double left = 8 * 32e6 / 2;
+  const double left = 4 * 8e6 / 2;
   const auto use = [&](const Recipe& job) {
     const PlannedNetwork whole(net_, {.partitions = 1});
     Recipe own = job;
     if (is_server_job(job.strategy)) own = replica_recipe(job);
     std::string text;
     comm::World::run_threads(1, [&](comm::World& world) {
-      const MapsNoMore limit(left);
+      const test::MapsNoMore limit(left);
       text = test::message_of<UsageError>([&] {
-        check_needs(world, own, job, net_, whole.plan, {.replicas = 1, .samples = 1}, 0, NetworkUse::inference);
+        check_needs(world, own, job, net_, whole.plan, {.replicas = 1, .samples = 1}, 0,
+                    NetworkUse::inference);
       });
     });
     return text;
   };
   for (const std::string strategy : {"partitioned", "downpour", "sandblaster"}) {
-    const std::string text = use(recipe({"strategy=" + strategy, "grid.partitions=3",
-                                         "training.steps=9", "training.epochs=0"}));
+    const std::string text = use(recipe(
+        {"strategy=" + strategy, "grid.partitions=3", "training.steps=9", "training.epochs=0"}));
     EXPECT_TRUE(text.starts_with("rank 0 needs ")) << text;
     EXPECT_NE(text.find(" to use it (parameters, and values of 1 sample), and can have "),
               std::string::npos)

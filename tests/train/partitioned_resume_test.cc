@@ -1,11 +1,9 @@
 // Checkpoints of networks that ranks share: going on, on other grids, with other strategies; and
 // using them.
-#include <sys/resource.h>
-
-#include "convoy/base/system.h"
 #include "convoy/train/export.h"
 #include "convoy/train/safetensors.h"
 #include "convoy/train/trained.h"
+#include "tests/train/maps_no_more.h"
 #include "tests/train/partitioned_fixture.h"
 
 namespace convoy::train {
@@ -182,16 +180,11 @@ TEST_F(PartitionedResumeTest, ANetworkThatIsTooLargeToBeUsedIsRefused) {
       train_on(1, net("large", {"model.name=mlp", "model.options.hidden=[3000, 3000]",
                                 "strategy=partitioned", "training.steps=1", "training.epochs=0"}));
   if (!first()) return;
-  rlimit usual{};
-  getrlimit(RLIMIT_AS, &usual);
   std::string said;
   comm::World::run_threads(1, [&](comm::World& world) {
     const TrainedSource source = find_trained(registry_, before.checkpoint, Which::newest, {});
-    rlimit limit = usual;
-    limit.rlim_cur = limit.rlim_cur - address_space_left() + (24 << 20);
-    setrlimit(RLIMIT_AS, &limit);
+    const test::MapsNoMore limit(24 << 20);
     said = test::message_of<UsageError>([&] { Trained(world, registry_, source); });
-    setrlimit(RLIMIT_AS, &usual);
   });
   EXPECT_TRUE(said.starts_with("rank 0 needs ")) << said;
   EXPECT_NE(said.find(" to use it (parameters, and values of 12 samples), and can have "),

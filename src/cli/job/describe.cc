@@ -59,7 +59,8 @@ std::string describe(const JobFile& job, const Terminal& terminal) {
   std::string text = "# job " + job.options.name + ": " + std::to_string(count) +
                      (count == 1 ? " role" : " roles") + ", " + in_seconds(job.options.grace_s) +
                      " of grace when stopped\n";
-  if (count > 1) text += "# To start it by hand: each line in a terminal of its own, in this order.\n";
+  if (count > 1)
+    text += "# To start it by hand: each line in a terminal of its own, in this order.\n";
   for (const Role& role : job.roles) {
     text += "# " + label_of(role, job.roles) + (role.host.empty() ? "" : " on " + role.host) +
             " (" + rule_of(role) + ")\n";

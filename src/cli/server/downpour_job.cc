@@ -77,8 +77,7 @@ JobOptions options_of(const DownpourOrder& order) {
 std::string lines_by_hand(DownpourOrder order, const JobData& data) {
   const Beginning beginning = beginning_of(order, data);
   const auto record = data.record();
-  order.setup.checkpoint =
-      beginning.go_on && record ? record->checkpoint : beginning.checkpoint;
+  order.setup.checkpoint = beginning.go_on && record ? record->checkpoint : beginning.checkpoint;
   if (beginning.go_on && record) order.setup.etcd_prefix = record->etcd_prefix;
   order.setup.recipe = order.recipe_words;
   order.setup.by_hand = true;
@@ -86,8 +85,7 @@ std::string lines_by_hand(DownpourOrder order, const JobData& data) {
   std::string text;
   if (data.exists() && !beginning.go_on) {
     text += "# first, since an earlier job has left its servers' data there:\nmv -T " +
-            shell_quoted(data.folder()) + " " + shell_quoted(data.folder() + ".before") +
-            "\n";
+            shell_quoted(data.folder()) + " " + shell_quoted(data.folder() + ".before") + "\n";
   }
   text += describe(job, {std::filesystem::current_path().string()});
   return text +

@@ -202,8 +202,8 @@ void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& j
     for (MemoryLimit& limit : limits.limits) limit.ranks = 0;
     const int alone = enough();
     if (alone > 0)
-      advice = partitions_advice(job, alone, replicas, use) +
-               ", where each rank has " + size_text(memory.available[worst]) +
+      advice = partitions_advice(job, alone, replicas, use) + ", where each rank has " +
+               size_text(memory.available[worst]) +
                " of its own, on other hosts or in a cgroup by itself: ranks here share it";
   }
   throw UsageError("rank " + std::to_string(worst) + " needs " + size_text(memory.needs[worst]) +

@@ -140,15 +140,15 @@ std::string describe_needs(const Recipe& recipe, const model::Blueprint& bluepri
   const auto bytes = [&](double (*of)(const PartitionNeeds&)) {
     return bytes_text(most(needs, of));
   };
-  std::string text = "partitioned over " + std::to_string(plan.partitions) +
-                     (plan.partitions == 1 ? " rank: it holds " : " ranks: one holds up to ") +
-                     millions(static_cast<double>(largest)) + " of " +
-                     millions(static_cast<double>(cost_of(blueprint, planned_inputs(plan)).parameters)) +
-                     " parameters (" + bytes([](const PartitionNeeds& n) { return n.parameters; }) +
-                     "; training takes " +
-                     bytes([](const PartitionNeeds& n) { return n.training(); }) + " more, and " +
-                     bytes([](const PartitionNeeds& n) { return n.activations; }) +
-                     " for each sample of a replica's batch";
+  std::string text =
+      "partitioned over " + std::to_string(plan.partitions) +
+      (plan.partitions == 1 ? " rank: it holds " : " ranks: one holds up to ") +
+      millions(static_cast<double>(largest)) + " of " +
+      millions(static_cast<double>(cost_of(blueprint, planned_inputs(plan)).parameters)) +
+      " parameters (" + bytes([](const PartitionNeeds& n) { return n.parameters; }) +
+      "; training takes " + bytes([](const PartitionNeeds& n) { return n.training(); }) +
+      " more, and " + bytes([](const PartitionNeeds& n) { return n.activations; }) +
+      " for each sample of a replica's batch";
   if (share.samples > 0) {
     text += ": " + bytes(all_of) + " with " + std::to_string(share.samples) +
             (share.samples == 1 ? " sample" : " samples");

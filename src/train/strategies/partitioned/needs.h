@@ -67,8 +67,8 @@ int copies_around(const Recipe& job);
 // with the numbers, and what would do. Made before anything is allocated, and once: it counts all
 // that the rank will have. What a rank can have is what its own limit (RLIMIT_AS) leaves, and what
 // its cgroup and its host do beside the needs of others there. `job` is the recipe of the user,
-// which what is advised is for, where `recipe` was made of it; `partition` is this rank's. Collective
-// over the world.
+// which what is advised is for, where `recipe` was made of it; `partition` is this rank's.
+// Collective over the world.
 void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& job,
                  const model::Blueprint& blueprint, const model::PartitionPlan& plan,
                  const ReplicaShare& share, int partition, NetworkUse use);
@@ -99,8 +99,8 @@ int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
 // for as many as it has.
 Recipe with_partitions(const Recipe& recipe, int partitions);
 
-// "let grid.partitions be 4 (--set grid.partitions=4 -n 4)": what a user has to change in his recipe
-// for that many, ranks included.
+// "let grid.partitions be 4 (--set grid.partitions=4 -n 4)": what a user has to change in his
+// recipe for that many, ranks included.
 std::string partitions_advice(const Recipe& job, int partitions, int replicas, NetworkUse use);
 
 }  // namespace convoy::train

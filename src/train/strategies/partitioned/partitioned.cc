@@ -78,8 +78,7 @@ model::Blueprint Partitioned::blueprint_of(const NetworkSource& source) {
 ReplicaShare Partitioned::replica_share(const NetworkSource& source) const {
   const Recipe& recipe = source.recipe();
   ReplicaShare share{.replicas = grid_->shape().replicas};
-  const std::int64_t batch =
-      source.trains() ? recipe.training.batch : evaluation_batch(recipe);
+  const std::int64_t batch = source.trains() ? recipe.training.batch : evaluation_batch(recipe);
   if (!source.task().raw()) share.samples = (batch + share.replicas - 1) / share.replicas;
   if (source.trains()) share.copies = copies_around(source.job());
   return share;
@@ -94,8 +93,7 @@ std::vector<model::Shape> Partitioned::input_shapes() const {
 void Partitioned::check_memory(const NetworkSource& source, const model::Blueprint& blueprint,
                                const model::PartitionPlan& plan) const {
   check_needs(*world_, source.recipe(), source.job(), blueprint, plan, replica_share(source),
-              grid_->partition(),
-              source.trains() ? NetworkUse::training : NetworkUse::inference);
+              grid_->partition(), source.trains() ? NetworkUse::training : NetworkUse::inference);
 }
 
 void Partitioned::build(const NetworkSource& source) {

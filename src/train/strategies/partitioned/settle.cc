@@ -88,8 +88,7 @@ Options Partitioned::settle(const NetworkSource& source, const Recipe* before) {
   }
   if (!parts) {
     const bool timed = balance == kByTime && plan.partitions > 1;
-    parts = timed ? timed_parts(source, blueprint, plan)
-                  : counted_parts(recipe, plan, blueprint);
+    parts = timed ? timed_parts(source, blueprint, plan) : counted_parts(recipe, plan, blueprint);
     if (timed) release_large_blocks();  // that measuring took: other memory goes by what is free
     say("parts of layers chosen by " + balance);
   }
