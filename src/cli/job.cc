@@ -1,5 +1,6 @@
 // convoy job: starts a job of several programs.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "cli/checks.h"
@@ -26,7 +27,8 @@ int run_job_file(const JobArguments& arguments) {
   JobFile job = parse_job_file(read_text_file(arguments.file, kLongestFile), arguments.file);
   if (arguments.grace_s >= 0) job.options.grace_s = arguments.grace_s;
   if (arguments.dry_run) {
-    std::fputs(describe(job).c_str(), stdout);
+    const Terminal terminal{std::filesystem::current_path().string(), /*tells_roles=*/true};
+    std::fputs(describe(job, terminal).c_str(), stdout);
     return 0;
   }
   const JobOutcome result = run_job(job.roles, job.options);

@@ -12,7 +12,7 @@ constexpr std::int64_t kMostRanks = 1'000'000;  // of a grid that is worth namin
 
 }  // namespace
 
-GridShape GridShape::of(std::int64_t replicas, std::int64_t partitions, int ranks) {
+GridShape GridShape::of(std::int64_t replicas, std::int64_t partitions, int ranks, bool divides) {
   const auto text = [](std::int64_t r, std::int64_t p) {
     return std::to_string(r) + " x " + std::to_string(p);
   };
@@ -22,7 +22,7 @@ GridShape GridShape::of(std::int64_t replicas, std::int64_t partitions, int rank
       return {static_cast<int>(fit), static_cast<int>(partitions)};
   }
   std::string would;
-  for (int p = 1; p <= ranks; ++p) {
+  for (int p = 1; p <= (divides ? ranks : 1); ++p) {
     if (ranks % p == 0) would += (would.empty() ? "" : ", ") + text(ranks / p, p);
   }
   std::string right;

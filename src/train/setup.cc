@@ -152,8 +152,12 @@ ModelRequest RecipeNetwork::request() const {
           .seed = seed()};
 }
 
+std::optional<model::Blueprint> RecipeNetwork::described() const {
+  return registry_.blueprint(recipe_.model.name, request());
+}
+
 std::optional<model::Blueprint> RecipeNetwork::blueprint() const {
-  std::optional<model::Blueprint> data = registry_.blueprint(recipe_.model.name, request());
+  std::optional<model::Blueprint> data = described();
   if (!data) {
     // What a plugin makes as a network may be made of data all the same: a list of modules.
     torch::manual_seed(seed());

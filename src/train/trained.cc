@@ -10,6 +10,7 @@
 #include "convoy/train/threads.h"
 #include "train/checkpoint/open_checkpoint.h"
 #include "train/facts.h"
+#include "train/inference_memory.h"
 #include "train/predict.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/former.h"
@@ -104,7 +105,9 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
     check_labels(*task_, r.task.name, *dataset, "the data");
     task_->look(*dataset, nullptr);
   }
-  strategy_->build(RecipeNetwork(registry, r, *task_, compute_));
+  const RecipeNetwork network(registry, r, *task_, compute_, /*trains=*/false);
+  check_whole_fits(world, registry, network, source.recipe);
+  strategy_->build(network);
   if (source_.manifest) {
     const auto wanted = [this](const Slice& whole) { return strategy_->wanted(whole); };
     strategy_->load(read_model(world.communicator(), source_.path, *source_.manifest, wanted,

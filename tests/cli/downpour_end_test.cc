@@ -5,11 +5,13 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "tests/base/patience.h"
 #include "tests/cli/downpour_words.h"
 #include "tests/cli/job.h"
+#include "tests/cli/job_script.h"
 
 namespace convoy::cli {
 namespace {
@@ -88,6 +90,49 @@ TEST(DownpourEnd, OfALostRunSaysWhatItWentOnFrom) {
                             origin + ", and was lost before its first checkpoint; --resume " +
                             origin + " begins it again from there\n");
   EXPECT_EQ(test::entries(run), 1u);
+}
+
+// The lines that --dry-run shows, as a user types them: each in a terminal of its own, elsewhere.
+void train_by_hand(Words words, const std::string& run) {
+  words.push_back("--dry-run");
+  const JobResult shown = Job(words).finish();
+  ASSERT_EQ(shown.exit_status, 0) << shown.err;
+  std::vector<std::unique_ptr<Job>> terminals;
+  std::vector<std::string> typed;
+  for (const std::string& line : lines_of(shown.out)) {
+    if (line.starts_with("#")) continue;
+    terminals.push_back(std::make_unique<Job>(Words{"-c", "cd /\n" + line}, Words{}, "/bin/sh"));
+    typed.push_back(line);
+  }
+  ASSERT_GE(terminals.size(), 4u) << shown.out;
+  for (const std::string role : {" evaluator ", " coordinator ", " replica "}) {
+    for (std::size_t i = 0; i < terminals.size(); ++i) {
+      if (typed[i].find(role) == std::string::npos) continue;
+      const JobResult result = terminals[i]->finish();
+      EXPECT_EQ(result.exit_status, 0) << typed[i] << "\n" << result.out << result.err;
+    }
+  }
+  terminals.clear();
+  const JobResult eval = Job({"eval", run}).finish();
+  EXPECT_EQ(eval.exit_status, 0) << eval.err;
+}
+
+TEST(DownpourByHand, TrainsByTheLinesThatAreShown) {
+  const test::Scratch scratch;
+  const std::string run = scratch.path("a run");
+  train_by_hand(small_downpour(run, {"training.steps=20", "downpour.replicas=2"}), run);
+}
+
+TEST(DownpourByHand, TrainsReplicasOfSeveralProcesses) {
+  const test::Scratch scratch;
+  const std::string run = scratch.path("run");
+  train_by_hand(
+      small_downpour(run, {"training.steps=20", "downpour.replicas=1", "grid.partitions=2",
+                           "downpour.durability=none", "downpour.backups=false"}),
+      run);
+  // One process uses the whole, and as many as there were partitions use it divided.
+  const JobResult divided = Job({"eval", run, "-n", "2"}).finish();
+  EXPECT_EQ(divided.exit_status, 0) << divided.err;
 }
 
 }  // namespace

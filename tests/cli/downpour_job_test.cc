@@ -113,10 +113,27 @@ TEST_F(DownpourJob, WithAutoGoesOnOrBegins) {
 TEST_F(DownpourJob, ShowsWhatItWouldStart) {
   const JobResult result = run({"--dry-run"});
   EXPECT_EQ(result.exit_status, 0) << result.err;
-  EXPECT_TRUE(has(result.out, "job test: 6 roles")) << result.out;
+  EXPECT_TRUE(has(result.out, "# job test: 6 roles")) << result.out;
   EXPECT_TRUE(has(result.out, path("convoy") + " serve 127.0.0.1:")) << result.out;
+  // The coordinator reads the user's recipe: that of the job's data is not there.
+  EXPECT_TRUE(has(result.out, " coordinator 'my recipe.toml' --set a=1 --listen ")) << result.out;
+  EXPECT_FALSE(has(result.out, data("recipe.toml"))) << result.out;
+  EXPECT_FALSE(has(result.out, "CONVOY_COLUMNS")) << result.out;
   EXPECT_FALSE(fs::exists(path("run")));
   EXPECT_EQ(noted("started").size(), 0u);
+}
+
+// What is in the way is moved first; what a job goes on with stays where it is.
+TEST_F(DownpourJob, ShowsWhatItWouldStartBesideAnEarlierJob) {
+  begins_until("exit 75");
+  ASSERT_EQ(run({"--checkpoint", path("step-3")}).exit_status, 75);
+  const std::string first = "mv -T " + path("run/server") + " " + path("run/server.before") + "\n";
+  JobResult result = run({"--dry-run", "--overwrite"});
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_TRUE(has(result.out, first)) << result.out;
+  result = run({"--dry-run", "--resume", "latest"});
+  EXPECT_EQ(result.exit_status, 0) << result.err;
+  EXPECT_FALSE(has(result.out, "mv ")) << result.out;
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "convoy/base/error.h"
 #include "tests/base/scratch.h"
 
@@ -135,12 +138,31 @@ TEST(JobFile, IsDescribed) {
       describe(parse("[job]\nfolder = '/s'\n" +
                      role("count = 2\nhosts = ['node1', 'localhost']\nenv = { A = 'b c' }\n"
                           "until_done = false\nessential = false\n"
-                          "restart = 'on_failure'\nrestarts = 2"))),
-      "job mine: 2 roles, 10 s of grace when stopped\n"
-      "a-0 on node1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop "
-      "order 1): 'A=b c' true\n"
-      "a-1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop order 1): "
-      "'A=b c' true\n");
+                          "restart = 'on_failure'\nrestarts = 2")),
+               {"/my jobs"}),
+      "# job mine: 2 roles, 10 s of grace when stopped\n"
+      "# To start it by hand: each line in a terminal of its own, in this order.\n"
+      "# a-0 on node1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop "
+      "order 1)\n"
+      "cd '/my jobs' && A='b c' true\n"
+      "# a-1 (service, not essential, restarted up to 2 times after 1 s to 30 s, stop order 1)\n"
+      "cd '/my jobs' && A='b c' true\n");
+}
+
+// What a shell makes of the lines is what the job would start.
+TEST(JobFile, IsDescribedAsAShellTakesIt) {
+  const test::Scratch scratch;
+  const JobFile job = parse(
+      "[[role]]\nname = 'a'\ncount = 2\nenv = { A = \"it's $HOME\", B = '' }\n"
+      "command = ['sh', '-c', 'pwd; echo $CONVOY_ROLE $CONVOY_ROLE_INDEX of $CONVOY_ROLE_COUNT; "
+      "printf \"<%s>\" \"$@\"; echo \"$A\"', 'x', 'a b', '', \"it's\", '$HOME', '*', 'k=\"v\"']\n");
+  const std::string folder = scratch.path("a folder"), out = scratch.path("out");
+  std::filesystem::create_directory(folder);
+  test::spill(scratch.path("lines"), describe(job, {folder, true}));
+  ASSERT_EQ(std::system(("sh " + scratch.path("lines") + " > " + out).c_str()), 0);
+  const std::string arguments = "<a b><><it's><$HOME><*><k=\"v\">it's $HOME\n";
+  EXPECT_EQ(test::slurp(out),
+            folder + "\na 0 of 2\n" + arguments + folder + "\na 1 of 2\n" + arguments);
 }
 
 }  // namespace

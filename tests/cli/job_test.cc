@@ -357,8 +357,10 @@ TEST(JobCommand, ShowsWhatItWouldDo) {
   const JobResult result = job.finish();
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_EQ(result.out,
-            "job mine: 1 role, 3 s of grace when stopped\na (until done, stop order 0): sh -c "
-            "'touch " +
+            "# job mine: 1 role, 3 s of grace when stopped\n# a (until done, stop order 0)\ncd " +
+                std::filesystem::current_path().string() +
+                " && CONVOY_ROLE=a CONVOY_ROLE_INDEX=0 CONVOY_ROLE_COUNT=1 CONVOY_ROLE_RESTARTS=0 "
+                "sh -c 'touch " +
                 scratch.path("ran") + "'\n");
   EXPECT_FALSE(std::filesystem::exists(scratch.path("ran")));
 }

@@ -21,6 +21,7 @@ void add_supervise(CLI::App& app, convoy::cli::Outcome& outcome) {
   order->name = "test";
   order->changes = changes;
   order->setup.servers = 2;
+  order->recipe_words = {"my recipe.toml", "--set", "a=1"};
   CLI::App* command = app.add_subcommand("supervise");
   command->add_option("--program", order->setup.program);
   command->add_option("--data", order->data);

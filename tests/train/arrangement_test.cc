@@ -222,6 +222,10 @@ TEST(Grid, HasReplicasAndPartitions) {
       "the grid of 2 partitions per replica doesn't have 1 place for 1 rank: it is for 2 ranks "
       "or a multiple of them (-n 2); these would: 1 x 1 (replicas x partitions)");
   EXPECT_THROW(parallel::GridShape::of(all.size() + 1, 1, all.size()), UsageError);
+  // A strategy that divides nothing is not told of grids that it can't have.
+  EXPECT_EQ(test::message_of<UsageError>([] { parallel::GridShape::of(3, 1, 4, false); }),
+            "the grid of 3 x 1 (replicas x partitions) doesn't have as many places for 4 ranks: it "
+            "is for 3 ranks (-n 3); these would: 4 x 1");
 }
 
 }  // namespace

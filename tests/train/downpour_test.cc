@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "convoy/base/files.h"
+#include "convoy/train/export.h"
+#include "convoy/train/safetensors.h"
 #include "convoy/train/trained.h"
 #include "tests/train/downpour_fixture.h"
 
@@ -177,6 +179,38 @@ TEST_F(DownpourTest, MetricsAndFolderAreThoseOfARun) {
     EXPECT_EQ(trained.task().outputs(), 3);
   });
   join();
+}
+
+// One process has the whole of a network whose replicas divided it; as many as divided it do again.
+TEST_F(DownpourTest, OfDividedReplicasIsUsedByOneProcess) {
+  const RunResult result = run(recipe({"downpour.replicas=1", "grid.partitions=2"}));
+  ASSERT_FALSE(failed_);
+  const TrainedSource source = find_trained(registry_, result.folder, Which::newest, {});
+  const auto data = std::make_shared<testing_data::Stripes>(30);
+  std::atomic<int> used{0};
+  for (const int ranks : {1, 2}) {
+    on_thread(
+        [&](comm::World& world) {
+          Trained trained(world, registry_, source);
+          const Evaluation score = trained.evaluate(data);
+          EXPECT_EQ(score.at("top1"), result.evaluation->at("top1"));
+          EXPECT_NEAR(score.at("loss"), result.evaluation->at("loss"), 1e-5);
+          EXPECT_EQ(score.samples, 30u);
+          std::size_t answers = 0;
+          trained.predict(data, 1, [&](const auto& batch) { answers += batch.size(); });
+          if (world.rank() == 0) EXPECT_EQ(answers, 30u);
+          ++used;
+        },
+        ranks);
+    join();
+  }
+  EXPECT_EQ(used, 3);
+  const std::string file = scratch_.path() + "/whole.safetensors";
+  export_model(result.checkpoint, file, false);
+  for (const TensorView& view : SafetensorsFile(file).tensors()) {
+    if (view.shape.size() == 2 && view.name.find("fc1") != std::string::npos)
+      EXPECT_EQ(view.shape[0], 16);
+  }
 }
 
 // Nothing is said of a loss that nobody has told: not that it is 0.

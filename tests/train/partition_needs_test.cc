@@ -3,6 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <sstream>
+
+#include "convoy/base/error.h"
+#include "convoy/train/partition_rules.h"
+#include "convoy/train/server_job.h"
+#include "tests/base/scratch.h"
+#include "tests/train/maps_no_more.h"
 #include "tests/train/plain_networks.h"
 #include "tests/train/planned_layer.h"
 #include "tests/train/small_world.h"
@@ -68,7 +76,8 @@ TEST(PartitionNeeds, MorePartitionsAreAdvisedByTheRecipesRules) {
                    registry.vocabulary());
   const auto enough = [&](const std::vector<PlacementRule>& rules, double memory) {
     recipe.placement.layers = rules;
-    return enough_partitions(recipe, planned.net, planned.plan, {}, memory);
+    return enough_partitions(recipe, planned.net, planned.plan, {}, {.limits = {{memory, 0}}}, 1,
+                             NetworkUse::training);
   };
   // Values, gradients and momentum of two layers of a million weights.
   const double all = 8.0 * 3 * 2e6;
@@ -76,6 +85,148 @@ TEST(PartitionNeeds, MorePartitionsAreAdvisedByTheRecipesRules) {
   EXPECT_EQ(enough({{{"a"}, "units", {3, 1}}}, all / 3), 4);
   EXPECT_EQ(enough({{{"a"}, "whole", {}}}, all / 3), 0);
   EXPECT_EQ(enough({{{"a"}, "whole", {}}}, all * 0.6), 8);
+}
+
+// Ranks that share memory have to have it together, with what each process takes by itself.
+TEST(PartitionNeeds, RanksOfAHostShareItsMemory) {
+  Registry registry;
+  testing_data::add_small_world(registry);
+  using namespace model::layer;
+  model::Blueprint net{"One", {{1000}}, {}};
+  const Linear square{.in = 1000, .out = 1024, .bias = false};
+  net.stages.push_back({"s", {"x"}, {plain_node("a", square, {"x"})}, {"a"}});
+  const PlannedNetwork planned(net, {.partitions = 1});
+  const Recipe recipe =
+      parse_recipe({kRecipe, "needs.toml", "/"}, {"strategy=partitioned"}, registry.vocabulary());
+  const auto enough = [&](double shared, double own, int ranks) {
+    return enough_partitions(recipe, planned.net, planned.plan, {},
+                             {.limits = {{own, 0}, {shared, ranks}}, .all = 1, .own = 1e5}, 1,
+                             NetworkUse::training);
+  };
+  const double all = 8.0 * 3 * 1024e3, none = 1e18;
+  EXPECT_EQ(enough(none, all / 2, 1), 2);
+  EXPECT_EQ(enough(all + 4e5, all / 4, 1), 4);
+  // More processes don't make room for what all of them have together.
+  EXPECT_EQ(enough(all * 0.9, none, 1), 0);
+  EXPECT_EQ(enough(all * 0.9, none, 0), 2);
+  EXPECT_EQ(enough(all + 2e5, all / 4, 1), 0);
+}
+
+// What is refused says what would do; whoever does it is not refused.
+class PartitionAdvice : public testing::Test {
+ protected:
+  void SetUp() override {
+    testing_data::add_small_world(registry_);
+    using namespace model::layer;
+    const Linear square{.in = 2000, .out = 2000, .bias = false};
+    net_.stages.push_back(
+        {"s", {"x"}, {plain_node("a", square, {"x"}), plain_node("b", square, {"a"})}, {"b"}});
+  }
+  Recipe recipe(std::vector<std::string> overrides) const {
+    overrides.insert(overrides.begin(), "precision=float32");
+    return parse_recipe({kRecipe, "needs.toml", "/"}, overrides, registry_.vocabulary());
+  }
+  // What a job with these keys is told where each process may have so much more.
+  std::string said(const std::vector<std::string>& keys, double bytes, NetworkUse use, int ranks) {
+    const Recipe job = recipe(keys);
+    const Recipe own = is_server_job(job.strategy) ? replica_recipe(job) : job;
+    const int partitions = static_cast<int>(own.grid.partitions);
+    std::string text;
+    comm::World::run_threads(ranks, [&](comm::World& world) {
+      const model::PartitionPlan plan =
+          plan_partition(net_, net_.inputs, partition_rules(own, net_, net_.inputs));
+      // All threads are ready, which take some.
+      world.communicator().barrier();
+      std::optional<test::MapsNoMore> limit;
+      if (world.rank() == 0) limit.emplace(bytes);
+      world.communicator().barrier();
+      std::string mine;
+      try {
+        check_needs(world, own, job, net_, plan, {.replicas = 1, .samples = 1},
+                    world.rank() % partitions, use);
+      } catch (const UsageError& error) {
+        mine = error.what();
+      }
+      world.communicator().barrier();
+      if (world.rank() == 0) text = mine;
+    });
+    return text;
+  }
+  // The keys with what is advised in place of others.
+  static std::vector<std::string> advised(std::vector<std::string> keys, const std::string& text,
+                                          int& ranks) {
+    std::istringstream words(text.substr(text.rfind('(')));
+    for (std::string word; words >> word;) {
+      if (word == "(-n" || word == "-n") words >> ranks;
+      if (word != "(--set" && word != "--set") continue;
+      words >> word;
+      std::erase_if(word, [](char c) { return c == '\'' || c == ')' || c == ','; });
+      const std::string key = word.substr(0, word.find('=') + 1);
+      std::erase_if(keys, [&](const std::string& one) { return one.starts_with(key); });
+      keys.push_back(word);
+    }
+    if (text.find("without the parts in [[placement.layers]]") != std::string::npos) {
+      std::erase_if(keys, [](const auto& one) { return one.starts_with("placement.layers"); });
+    }
+    return keys;
+  }
+
+  Registry registry_;
+  model::Blueprint net_{"Two", {{2000}}, {}};
+};
+
+TEST_F(PartitionAdvice, OfATrainingWorks) {
+  // Of 8 million values of four bytes there are three.
+  const double all = 4.0 * 3 * 8e6;
+  const std::vector<std::vector<std::string>> jobs{
+      {"strategy=partitioned"},
+      {"strategy=partitioned", "grid.partitions=2"},
+      {"strategy=partitioned", "grid.partitions=2",
+       R"(placement.layers=[{layers=["a"], how="units", parts=[3, 1]}])"},
+      {"strategy=partitioned", "grid.partitions=2", "partitioned.balance=parameters",
+       "partitioned.speeds=[1,2]"},
+      {"strategy=downpour", "grid.partitions=2"}};
+  for (const std::vector<std::string>& keys : jobs) {
+    int ranks = static_cast<int>(recipe(keys).grid.partitions);
+    const bool servers = keys[0] == "strategy=downpour";
+    const double left = all / 3;
+    const std::string text = said(keys, left, NetworkUse::training, ranks);
+    ASSERT_NE(text.find(" needs "), std::string::npos) << keys.back();
+    ASSERT_NE(text.find("let grid.partitions be "), std::string::npos) << text;
+    EXPECT_EQ(text.find(" -n ") == std::string::npos, servers) << text;
+    const std::vector<std::string> more = advised(keys, text, ranks);
+    if (servers) ranks = static_cast<int>(recipe(more).grid.partitions);
+    EXPECT_EQ(said(more, left, NetworkUse::training, ranks), "") << text;
+  }
+}
+
+TEST_F(PartitionAdvice, OfANetworkThatIsUsedIsWhatItWasTrainedOn) {
+  const double left = 4 * 8e6 / 2;
+  const auto use = [&](const Recipe& job) {
+    const PlannedNetwork whole(net_, {.partitions = 1});
+    Recipe own = job;
+    if (is_server_job(job.strategy)) own = replica_recipe(job);
+    std::string text;
+    comm::World::run_threads(1, [&](comm::World& world) {
+      const test::MapsNoMore limit(left);
+      text = test::message_of<UsageError>([&] {
+        check_needs(world, own, job, net_, whole.plan, {.replicas = 1, .samples = 1}, 0,
+                    NetworkUse::inference);
+      });
+    });
+    return text;
+  };
+  for (const std::string strategy : {"partitioned", "downpour", "sandblaster"}) {
+    const std::string text = use(recipe(
+        {"strategy=" + strategy, "grid.partitions=3", "training.steps=9", "training.epochs=0"}));
+    EXPECT_TRUE(text.starts_with("rank 0 needs ")) << text;
+    EXPECT_NE(text.find(" to use it (parameters, and values of 1 sample), and can have "),
+              std::string::npos)
+        << text;
+    EXPECT_TRUE(text.ends_with(": use it in 3 partitions (-n 3)")) << text;
+  }
+  const std::string text = use(recipe({"strategy=partitioned"}));
+  EXPECT_TRUE(text.ends_with("(--set grid.partitions=4 -n 4)")) << text;
 }
 
 }  // namespace

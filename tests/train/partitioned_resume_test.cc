@@ -3,6 +3,7 @@
 #include "convoy/train/export.h"
 #include "convoy/train/safetensors.h"
 #include "convoy/train/trained.h"
+#include "tests/train/maps_no_more.h"
 #include "tests/train/partitioned_fixture.h"
 
 namespace convoy::train {
@@ -171,6 +172,25 @@ TEST_F(PartitionedResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
       if (view.name == "c.fc.weight") EXPECT_EQ(view.shape, (std::vector<std::int64_t>{11, 24}));
     }
   }
+}
+
+// One that the process has no room for is not begun to be built, whatever trained it.
+TEST_F(PartitionedResumeTest, ANetworkThatIsTooLargeToBeUsedIsRefused) {
+  const RunResult before =
+      train_on(1, net("large", {"model.name=mlp", "model.options.hidden=[3000, 3000]",
+                                "strategy=partitioned", "training.steps=1", "training.epochs=0"}));
+  if (!first()) return;
+  std::string said;
+  comm::World::run_threads(1, [&](comm::World& world) {
+    const TrainedSource source = find_trained(registry_, before.checkpoint, Which::newest, {});
+    const test::MapsNoMore limit(24 << 20);
+    said = test::message_of<UsageError>([&] { Trained(world, registry_, source); });
+  });
+  EXPECT_TRUE(said.starts_with("rank 0 needs ")) << said;
+  EXPECT_NE(said.find(" to use it (parameters, and values of 12 samples), and can have "),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("(--set grid.partitions="), std::string::npos) << said;
 }
 
 TEST_F(PartitionedResumeTest, StartsFromAFileOfTheWhole) {

@@ -3,6 +3,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/sandblaster.h"
+#include "train/recipe/automatic.h"
 #include "train/strategies/sandblaster/options.h"
 
 namespace convoy::train {
@@ -131,6 +132,10 @@ TEST(SandblasterRecipe, ReplicasHaveAStrategyOfTheirOwn) {
   EXPECT_EQ(own.strategy_options.text("images"), "tiles");
   // What a portion doesn't use has no gradient.
   EXPECT_TRUE(replica_recipe(batch_recipe({})).strategy_options.flag("allow_unused"));
+  // What was trained is whole on one rank.
+  const Recipe whole = on_one_rank(batch_recipe({"grid.partitions=2"}), batch_words());
+  EXPECT_EQ(whole.strategy, "sync");
+  EXPECT_EQ(whole.grid.partitions, 1);
 }
 
 TEST(SandblasterRecipe, MistakesAreSaid) {

@@ -14,8 +14,10 @@ struct GridShape {
   int partitions = 1;  // ranks that hold one copy together
 
   // For so many ranks. 0 replicas: as many as there are ranks for. Throws UsageError when the grid
-  // doesn't have `ranks` places; the message says which grids would.
-  static GridShape of(std::int64_t replicas, std::int64_t partitions, int ranks);
+  // doesn't have `ranks` places; the message says which grids would: of those with one
+  // partition, where a copy can't be divided (`divides` is false).
+  static GridShape of(std::int64_t replicas, std::int64_t partitions, int ranks,
+                      bool divides = true);
   int size() const { return replicas * partitions; }
   bool operator==(const GridShape&) const = default;
 };

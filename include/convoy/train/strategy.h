@@ -151,6 +151,11 @@ class NetworkSource {
   virtual const Recipe& recipe() const = 0;
   virtual const Task& task() const = 0;
   virtual const Compute& compute() const = 0;
+  // Says whether the network is to be trained, or used as it is.
+  virtual bool trains() const { return true; }
+  // Gives the recipe of the job: that which recipe() was made of, where a strategy is around
+  // another.
+  virtual const Recipe& job() const { return recipe(); }
 };
 
 // This is what a trainer does for its strategy. Used from the thread that runs the strategy.

@@ -18,7 +18,17 @@ struct JobFile {
 // line each: also for programs that are not here, unless they are to run elsewhere.
 JobFile parse_job_file(const std::string& text, const std::string& name);
 
-// What would be started, for people.
-std::string describe(const JobFile& job);
+// A word as a shell takes it.
+std::string shell_quoted(const std::string& word);
+
+// Where somebody types what a job would start.
+struct Terminal {
+  std::string folder;        // that the job is started in
+  bool tells_roles = false;  // programs find in their environment which role they are
+};
+
+// What would be started, for people: a comment for each role, and behind it the line that starts it
+// from any folder, as a shell takes it.
+std::string describe(const JobFile& job, const Terminal& terminal);
 
 }  // namespace convoy::cli

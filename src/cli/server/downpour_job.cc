@@ -51,7 +51,7 @@ std::string counted(int count, const std::string& what) {
 std::string summary(const DownpourSetup& setup) {
   return "a coordinator, " + counted(setup.servers, "server") + ", " +
          counted(setup.replicas, "replica") +
-         (setup.partitions > 1 ? " of " + counted(setup.partitions, "process") + "es" : "") +
+         (setup.partitions > 1 ? " of " + std::to_string(setup.partitions) + " processes" : "") +
          " and an evaluator; to watch: convoy status " + setup.coordinator +
          (setup.certificates.empty() ? "" : " --certs " + setup.certificates);
 }
@@ -70,6 +70,28 @@ JobOptions options_of(const DownpourOrder& order) {
   options.grace_s = order.grace_s;
   if (!order.setup.hosts.empty()) options.folder = order.data;
   return options;
+}
+
+// The lines that start the job by hand. Nothing of it is there yet: what `convoy train` itself does
+// before it starts processes are lines, too, or options of theirs.
+std::string lines_by_hand(DownpourOrder order, const JobData& data) {
+  const Beginning beginning = beginning_of(order, data);
+  const auto record = data.record();
+  order.setup.checkpoint = beginning.go_on && record ? record->checkpoint : beginning.checkpoint;
+  if (beginning.go_on && record) order.setup.etcd_prefix = record->etcd_prefix;
+  order.setup.recipe = order.recipe_words;
+  order.setup.by_hand = true;
+  const JobFile job{options_of(order), downpour_roles(order.setup, data)};
+  std::string text;
+  if (data.exists() && !beginning.go_on) {
+    text += "# first, since an earlier job has left its servers' data there:\nmv -T " +
+            shell_quoted(data.folder()) + " " + shell_quoted(data.folder() + ".before") + "\n";
+  }
+  text += describe(job, {std::filesystem::current_path().string()});
+  return text +
+         "# When the evaluator has ended, all is trained and saved, and replicas and the "
+         "coordinator end, too. Ctrl-C\n# ends the servers; nobody needs " +
+         data.folder() + " any more then.\n";
 }
 
 // Removes what a job that nobody goes on with has in etcd.
@@ -178,9 +200,7 @@ int run_downpour_job(DownpourOrder order) {
   JobData data(order.data);
   order.setup.coordinator = coordinator_address(order.setup);
   if (order.dry_run) {
-    order.setup.checkpoint = beginning_of(order, data).checkpoint;
-    const JobFile job{options_of(order), downpour_roles(order.setup, data)};
-    std::fputs(describe(job).c_str(), stdout);
+    std::fputs(lines_by_hand(std::move(order), data).c_str(), stdout);
     return 0;
   }
   downpour_roles(order.setup, data);  // what is wrong is said before anything changes

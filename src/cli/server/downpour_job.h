@@ -15,7 +15,10 @@ struct DownpourOrder {
   std::string recipe;  // complete
   std::string resume;  // as in BeginningFacts
   bool overwrite = false;
-  bool dry_run = false;           // prints what would be started
+  bool dry_run = false;  // prints what would be started
+  // With dry_run: the recipe's file and further options, as a coordinator that is started by hand
+  // reads them.
+  std::vector<std::string> recipe_words = {};
   double grace_s = 120;           // for a checkpoint when told to stop
   std::string newest_checkpoint;  // of the run; empty: none
   DownpourSetup setup;            // without the coordinator's address and the checkpoint

@@ -73,8 +73,13 @@ class Roles {
   }
 
   void add_coordinator() {
-    Words command{setup_.program,     "coordinator", data_.recipe_file(),       "--listen",
-                  setup_.coordinator, "--data",      data_.coordinator_folder()};
+    Words command{setup_.program, "coordinator"};
+    if (setup_.recipe.empty())
+      command.push_back(data_.recipe_file());
+    else
+      command.insert(command.end(), setup_.recipe.begin(), setup_.recipe.end());
+    command.insert(command.end(),
+                   {"--listen", setup_.coordinator, "--data", data_.coordinator_folder()});
     if (!setup_.checkpoint.empty()) command.insert(command.end(), {"--resume", setup_.checkpoint});
     if (!setup_.etcd.empty()) {
       std::string list;
@@ -133,7 +138,7 @@ class Roles {
     role.stop_order = kEvaluator;
     role.plain = true;
     role.draws = setup_.columns > 0;
-    role.env.push_back("CONVOY_COLUMNS=" + std::to_string(setup_.columns));
+    if (!setup_.by_hand) role.env.push_back("CONVOY_COLUMNS=" + std::to_string(setup_.columns));
     if (!setup_.command.empty()) role.env.push_back("CONVOY_COMMAND=" + setup_.command);
     set_threads(role);
   }

@@ -15,9 +15,12 @@ struct DownpourSetup {
   std::string checkpoint;          // that the job begins with; empty: new parameters
   int servers = 1;
   int replicas = 1;
-  int partitions = 1;              // processes of a replica
-  int restarts = 3;                // of each replica, and of the evaluator
-  int threads = 1;                 // of each process of a replica, and of the evaluator
+  int partitions = 1;  // processes of a replica
+  int restarts = 3;    // of each replica, and of the evaluator
+  int threads = 1;     // of each process of a replica, and of the evaluator
+  // The recipe's file, and options that change it; empty: the file in the job's data.
+  std::vector<std::string> recipe = {};
+  bool by_hand = false;            // people start them: each sees its own terminal
   int columns = 0;                 // of the terminal that the evaluator draws on; 0: none
   std::string command;             // that starts the job, for the run's metrics; empty: not said
   std::vector<std::string> hosts;  // empty: this one

@@ -31,6 +31,7 @@ int run_serve(ServeArguments arguments) {
   server::host::ServerSettings& settings = arguments.settings;
   if (const auto tls = tls_of(arguments.tls)) {
     settings.tls = server::transport::TlsFiles{tls->authority, tls->certificate, tls->key};
+    server::transport::check_shown(*settings.tls);  // rather than that others say it alone
   }
   settings.log = Log("server " + std::to_string(settings.number));
   // It has said why; what it would do on its way out could do harm.

@@ -94,6 +94,14 @@ std::vector<std::string> files_of(const train::RunFiles& found, const std::strin
   return paths;
 }
 
+// For a coordinator that reads the recipe by itself.
+std::vector<std::string> recipe_words(const TrainArguments& arguments, const std::string& folder) {
+  std::vector<std::string> words{fs::absolute(arguments.recipe).lexically_normal().string()};
+  for (const std::string& one : arguments.overrides) words.insert(words.end(), {"--set", one});
+  words.insert(words.end(), {"--set", "output.folder=" + folder});
+  return words;
+}
+
 void check_options(const std::string& strategy, const TrainArguments& arguments) {
   const std::string with = "strategy \"" + strategy + "\"";
   if (is_a_rank())
@@ -144,6 +152,7 @@ int train_downpour(train::Recipe recipe, const TrainArguments& arguments,
   order.resume = arguments.resume;
   order.overwrite = arguments.overwrite;
   order.dry_run = own.dry_run;
+  order.recipe_words = recipe_words(arguments, folder);
   order.grace_s = arguments.ranks.grace_s;
   order.setup = setup_of(recipe, arguments, own);
   order.changes = changed_keys;

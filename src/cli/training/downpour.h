@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/training/ranks.h"
 #include "convoy/train/recipe.h"
@@ -19,6 +20,8 @@ void add_downpour_options(CLI::App& command, DownpourArguments& own);
 
 // What `convoy train` was told besides.
 struct TrainArguments {
+  std::string recipe;  // its file
+  std::vector<std::string> overrides;
   std::string resume;
   bool overwrite = false;
   RankOptions ranks;

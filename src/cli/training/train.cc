@@ -156,7 +156,9 @@ int ranks_of(const RankOptions& options) {
 int run_downpour(const train::Recipe& recipe, const TrainCommandArguments& arguments) {
   if (!arguments.plan.empty() || !arguments.timeline.empty())
     throw UsageError("--plan and --timeline are not for strategy \"" + recipe.strategy + "\"");
-  return train_downpour(recipe, {arguments.resume, arguments.overwrite, arguments.ranks},
+  return train_downpour(recipe,
+                        {arguments.recipe, arguments.overrides, arguments.resume,
+                         arguments.overwrite, arguments.ranks},
                         arguments.downpour);
 }
 

@@ -111,4 +111,12 @@ std::optional<std::string> problem_of(const std::string& chain, const std::strin
   return text;
 }
 
+void check_shown(const TlsFiles& files) {
+  const TlsTexts texts = read_tls(files);
+  const auto problem = problem_of(texts.certificate, texts.authority, Purpose::server);
+  if (!problem) return;
+  throw UsageError("this process " + *problem + ", in " + files.certificate.string() +
+                   ": nobody would take it. `convoy certs` makes new ones (--renew)");
+}
+
 }  // namespace convoy::server::transport

@@ -30,4 +30,8 @@ enum class Purpose { client, server };
 std::optional<std::string> problem_of(const std::string& chain, const std::string& authority,
                                       Purpose purpose);
 
+// Throws UsageError, naming the file and the date, for a certificate that no peer of a listener
+// would take: it has expired, say, or is of another authority. What read_tls throws as well.
+void check_shown(const TlsFiles& files);
+
 }  // namespace convoy::server::transport

@@ -72,7 +72,8 @@ Recipe candidate_of(const Recipe& recipe, const std::string& strategy) {
 }
 
 Recipe on_one_rank(const Recipe& recipe, const Vocabulary& vocabulary) {
-  const bool divides = recipe.strategy == "hybrid" || recipe.strategy == "partitioned";
+  const bool divides = recipe.strategy == "hybrid" || recipe.strategy == "partitioned" ||
+                       is_server_job(recipe.strategy);
   const bool ours = divides || recipe.strategy == "sync";
   const bool several = recipe.grid.partitions > 1 || recipe.grid.replicas > 1;
   const auto sync = vocabulary.strategies.find("sync");

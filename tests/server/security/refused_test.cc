@@ -189,6 +189,17 @@ TEST_F(Refused, WhoIsComeToWithoutAGoodCertificate) {
   expect_refused(expired->address(), certs_, "the server shows a certificate that expired on ");
 }
 
+// A server says it itself, before it asks anybody.
+TEST_F(Refused, AServerWhoseOwnCertificateHasExpired) {
+  const Ended ended = run({"serve", "127.0.0.1:1", "--server", "1", "--data",
+                           scratch_.path("server"), "--certs", expired_});
+  EXPECT_EQ(ended.status, kExitUsage) << ended.text;
+  EXPECT_NE(ended.text.find("this process shows a certificate that expired on "), std::string::npos)
+      << ended.text;
+  EXPECT_NE(ended.text.find(expired_ + "/localhost.pem"), std::string::npos) << ended.text;
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("server")));
+}
+
 // Beyond this host nothing is plain.
 TEST_F(Refused, OpenAddressesWithoutCertificates) {
   const auto coordinator = coordinate("");

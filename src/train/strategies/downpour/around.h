@@ -29,6 +29,8 @@ class InnerSource final : public NetworkSource {
   const Recipe& recipe() const override { return recipe_; }
   const Task& task() const override { return outer_.task(); }
   const Compute& compute() const override { return outer_.compute(); }
+  bool trains() const override { return outer_.trains(); }
+  const Recipe& job() const override { return outer_.job(); }
 
  private:
   const NetworkSource& outer_;

@@ -156,6 +156,24 @@ class Cut {
   std::size_t first_ = 0;
 };
 
+// Before anything is built: the layer with the fewest units says how many partitions there can be.
+void check_enough_units(const Cut& cut, int partitions) {
+  const Node* fewest = nullptr;
+  const auto units = [](const Node& node) { return std::get<layer::Linear>(node.kind).out; };
+  for (std::size_t i = cut.first(); i < cut.places().size(); ++i) {
+    if (!cut.partitioned(i) || !cut.places()[i].placement.parts.empty()) continue;
+    if (fewest == nullptr || units(cut.node(i)) < units(*fewest)) fewest = &cut.node(i);
+  }
+  if (fewest == nullptr || units(*fewest) >= partitions) return;
+  const std::string most = std::to_string(units(*fewest));
+  throw UsageError("layer '" + fewest->name + "' has " + most +
+                   (units(*fewest) == 1 ? " unit" : " units") + ", and some of " +
+                   std::to_string(partitions) +
+                   " partitions would get none: every partition needs at least one. Let "
+                   "grid.partitions be " +
+                   most + " at most (--set grid.partitions=" + most + " -n " + most + ")");
+}
+
 }  // namespace
 
 PartitionedNames partitioned_layers(const model::Blueprint& blueprint,
@@ -182,6 +200,7 @@ SplitNetwork::SplitNetwork(const model::Blueprint& blueprint,
       partition_(partition),
       whole_parameters_(cost_of(blueprint, inputs).parameters) {
   const Cut cut(blueprint, inputs, placement);
+  check_enough_units(cut, partitions);
   model::Blueprint before = cut.trunk();
   std::vector<Node> nodes;
   for (const model::StageSpec& stage : before.stages)

@@ -5,17 +5,15 @@
 #include <variant>
 #include <vector>
 
-#include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/base/units.h"
 #include "convoy/optim/rule.h"
+#include "convoy/train/downpour.h"
 #include "convoy/train/optimizer_rule.h"
-#include "train/strategies/partitioned/options.h"
+#include "convoy/train/server_job.h"
 
 namespace convoy::train {
 namespace {
-
-constexpr int kMostPartitions = 256;
 
 double element_of(const Recipe& recipe) { return recipe.precision == "float64" ? 8 : 4; }
 
@@ -54,6 +52,18 @@ double copied_gradients(const Recipe& recipe, const model::Blueprint& blueprint,
   return values;
 }
 
+// Of one sample, the most that a layer reads and gives: what is there at the same time in any case.
+double inferred_values(const model::PartitionPlan& plan, std::size_t partition) {
+  double largest = 0;
+  for (const model::PartitionedNode& place : plan.nodes) {
+    auto values = static_cast<double>(plan.values[place.output].tiles[partition].elements());
+    for (const auto& input : place.required)
+      values += static_cast<double>(input[partition].elements());
+    largest = std::max(largest, values);
+  }
+  return largest;
+}
+
 PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
                         const model::PartitionPlan& plan, const model::PartitionLoad& load,
                         std::size_t partition, const ReplicaShare& share) {
@@ -63,15 +73,36 @@ PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
   needs.parameters = element * (parameters + static_cast<double>(load.buffers));
   needs.gradients =
       element * (parameters + copied_gradients(recipe, blueprint, plan, partition, share.replicas));
-  if (is_built_in_optimizer(recipe.optimizer.name)) {
+  if (share.copies >= 0) {
+    needs.optimizer = element * parameters * share.copies;
+  } else if (is_built_in_optimizer(recipe.optimizer.name)) {
     const auto slots = static_cast<double>(optim::slots(optimizer_rule(recipe.optimizer)).size());
     needs.optimizer = element * parameters * slots;
   }
   needs.activations = element * (load.activation_values + load.message_values);
+  needs.inferred = element * inferred_values(plan, partition);
   needs.samples = static_cast<double>(share.samples);
   needs.copies = model::local_copies(blueprint, plan, static_cast<int>(partition), share.samples,
                                      static_cast<std::int64_t>(element));
   return needs;
+}
+
+double most(const std::vector<PartitionNeeds>& all, double (*bytes)(const PartitionNeeds&)) {
+  double largest = 0;
+  for (const PartitionNeeds& needs : all) largest = std::max(largest, bytes(needs));
+  return largest;
+}
+
+double all_of(const PartitionNeeds& needs) { return needs.all(); }
+
+}  // namespace
+
+std::vector<model::Shape> planned_inputs(const model::PartitionPlan& plan) {
+  std::vector<model::Shape> inputs;
+  for (const model::PartitionedValue& value : plan.values) {
+    if (value.input) inputs.push_back(value.shape);
+  }
+  return inputs;
 }
 
 std::vector<PartitionNeeds> all_needs(const Recipe& recipe, const model::Blueprint& blueprint,
@@ -83,41 +114,21 @@ std::vector<PartitionNeeds> all_needs(const Recipe& recipe, const model::Bluepri
   return all;
 }
 
-double most(const std::vector<PartitionNeeds>& all, double (*bytes)(const PartitionNeeds&)) {
-  double largest = 0;
-  for (const PartitionNeeds& needs : all) largest = std::max(largest, bytes(needs));
-  return largest;
-}
-
-double all_of(const PartitionNeeds& needs) { return needs.all(); }
-
-std::vector<model::Shape> inputs_of(const model::PartitionPlan& plan) {
-  std::vector<model::Shape> inputs;
-  for (const model::PartitionedValue& value : plan.values) {
-    if (value.input) inputs.push_back(value.shape);
-  }
-  return inputs;
-}
-
-}  // namespace
-
 PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
                         const model::PartitionPlan& plan, int partition,
                         const ReplicaShare& share) {
   return all_needs(recipe, blueprint, plan, share)[static_cast<std::size_t>(partition)];
 }
 
-int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
-                      const model::PartitionPlan& plan, const ReplicaShare& share, double memory) {
-  for (int partitions = 2 * plan.partitions; partitions <= kMostPartitions; partitions *= 2) {
-    Recipe larger = recipe;
-    larger.grid.partitions = partitions;
-    for (PlacementRule& rule : larger.placement.layers) rule.parts.clear();  // are for fewer
-    const model::PartitionRules rules = rules_by_hand(larger, blueprint);
-    const model::PartitionPlan more = plan_partition(blueprint, inputs_of(plan), rules);
-    if (most(all_needs(larger, blueprint, more, share), all_of) <= memory) return partitions;
-  }
-  return 0;
+std::int64_t evaluation_batch(const Recipe& recipe) {
+  return recipe.evaluation.batch > 0 ? recipe.evaluation.batch : recipe.training.batch;
+}
+
+// Blocks for what is gathered, pushed and fetched (docs/downpour.md); of other methods those that
+// come and go.
+int copies_around(const Recipe& job) {
+  if (job.strategy == kDownpour) return downpour_of(job).local_steps == "again" ? 4 : 3;
+  return is_server_job(job.strategy) ? 2 : -1;
 }
 
 std::string describe_needs(const Recipe& recipe, const model::Blueprint& blueprint,
@@ -129,15 +140,15 @@ std::string describe_needs(const Recipe& recipe, const model::Blueprint& bluepri
   const auto bytes = [&](double (*of)(const PartitionNeeds&)) {
     return bytes_text(most(needs, of));
   };
-  std::string text = "partitioned over " + std::to_string(plan.partitions) +
-                     (plan.partitions == 1 ? " rank: it holds " : " ranks: one holds up to ") +
-                     millions(static_cast<double>(largest)) + " of " +
-                     millions(static_cast<double>(cost_of(blueprint, inputs_of(plan)).parameters)) +
-                     " parameters (" + bytes([](const PartitionNeeds& n) { return n.parameters; }) +
-                     "; training takes " +
-                     bytes([](const PartitionNeeds& n) { return n.training(); }) + " more, and " +
-                     bytes([](const PartitionNeeds& n) { return n.activations; }) +
-                     " for each sample of a replica's batch";
+  std::string text =
+      "partitioned over " + std::to_string(plan.partitions) +
+      (plan.partitions == 1 ? " rank: it holds " : " ranks: one holds up to ") +
+      millions(static_cast<double>(largest)) + " of " +
+      millions(static_cast<double>(cost_of(blueprint, planned_inputs(plan)).parameters)) +
+      " parameters (" + bytes([](const PartitionNeeds& n) { return n.parameters; }) +
+      "; training takes " + bytes([](const PartitionNeeds& n) { return n.training(); }) +
+      " more, and " + bytes([](const PartitionNeeds& n) { return n.activations; }) +
+      " for each sample of a replica's batch";
   if (share.samples > 0) {
     text += ": " + bytes(all_of) + " with " + std::to_string(share.samples) +
             (share.samples == 1 ? " sample" : " samples");
@@ -146,38 +157,6 @@ std::string describe_needs(const Recipe& recipe, const model::Blueprint& bluepri
       text += ", which the process takes beside the " + format_bytes(now) + " that it has";
   }
   return text + ")";
-}
-
-void check_needs(const comm::World& world, const Recipe& recipe, const model::Blueprint& blueprint,
-                 const model::PartitionPlan& plan, const ReplicaShare& share, double wanted,
-                 const std::string& what) {
-  if (recipe.device != "cpu") return;
-  const std::vector<double> needs = world.communicator().gather(wanted);
-  // What a rank can have: by its own limits, and of its host what the others there leave.
-  double others = 0;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (rank != world.rank() && world.host(rank) == world.host(world.rank()))
-      others += needs[static_cast<std::size_t>(rank)];
-  }
-  const std::vector<double> left = world.communicator().gather(std::max(
-      0.0,
-      std::min({static_cast<double>(available_memory()), static_cast<double>(address_space_left()),
-                static_cast<double>(host_memory()) - others})));
-  // The first rank that lacks most, and its numbers.
-  std::size_t worst = 0;
-  const auto lacks = [&](std::size_t rank) { return needs[rank] - left[rank]; };
-  for (std::size_t rank = 1; rank < needs.size(); ++rank) {
-    if (lacks(rank) > lacks(worst)) worst = rank;
-  }
-  if (lacks(worst) <= 0) return;
-  const int enough = enough_partitions(recipe, blueprint, plan, share, left[worst]);
-  throw UsageError("rank " + std::to_string(worst) + " needs " + bytes_text(needs[worst]) +
-                   " for " + what + " of " + blueprint.name + " in " +
-                   std::to_string(plan.partitions) +
-                   (plan.partitions == 1 ? " partition" : " partitions") + ", and can have " +
-                   bytes_text(left[worst]) +
-                   (enough > 0 ? ": let grid.partitions be " + std::to_string(enough)
-                               : ": no number of partitions would do"));
 }
 
 }  // namespace convoy::train

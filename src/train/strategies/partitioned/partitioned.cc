@@ -76,16 +76,24 @@ model::Blueprint Partitioned::blueprint_of(const NetworkSource& source) {
 
 // Of raw records nobody knows how many a batch has: it is counted in something else.
 ReplicaShare Partitioned::replica_share(const NetworkSource& source) const {
-  const int replicas = grid_->shape().replicas;
-  if (source.task().raw()) return {.replicas = replicas};
-  return {.replicas = replicas,
-          .samples = (source.recipe().training.batch + replicas - 1) / replicas};
+  const Recipe& recipe = source.recipe();
+  ReplicaShare share{.replicas = grid_->shape().replicas};
+  const std::int64_t batch = source.trains() ? recipe.training.batch : evaluation_batch(recipe);
+  if (!source.task().raw()) share.samples = (batch + share.replicas - 1) / share.replicas;
+  if (source.trains()) share.copies = copies_around(source.job());
+  return share;
 }
 
 std::vector<model::Shape> Partitioned::input_shapes() const {
   std::vector<model::Shape> shapes;
   for (const torch::Tensor& blank : blanks_) shapes.push_back(blank.sizes().slice(1).vec());
   return shapes;
+}
+
+void Partitioned::check_memory(const NetworkSource& source, const model::Blueprint& blueprint,
+                               const model::PartitionPlan& plan) const {
+  check_needs(*world_, source.recipe(), source.job(), blueprint, plan, replica_share(source),
+              grid_->partition(), source.trains() ? NetworkUse::training : NetworkUse::inference);
 }
 
 void Partitioned::build(const NetworkSource& source) {
@@ -98,10 +106,7 @@ void Partitioned::build(const NetworkSource& source) {
   share_ = replica_share(source);
   // Of memory at this moment; said where the network is trained.
   needs_text_ = describe_needs(source.recipe(), blueprint, plan, share_);
-  const PartitionNeeds needs =
-      needs_of(source.recipe(), blueprint, plan, grid_->partition(), share_);
-  check_needs(*world_, source.recipe(), blueprint, plan, share_, needs.parameters,
-              "the parameters");
+  check_memory(source, blueprint, plan);
   whole_parameters_ = cost_of(blueprint, inputs).parameters;
   check_own_statistics(blueprint, plan);
   least_rows_ = least_rows(blueprint, plan, like.scalar_type(), replicas_together());
@@ -202,10 +207,6 @@ std::size_t Partitioned::least_share(TrainerContext&) {
 void Partitioned::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
   if (world_->rank() == 0) world_->log().info(needs_text_);
-  const PartitionNeeds needs = needs_of(context.recipe(), network_->blueprint(), network_->plan(),
-                                        grid_->partition(), share_);
-  check_needs(context.world(), context.recipe(), network_->blueprint(), network_->plan(), share_,
-              needs.training() + needs.batch(), "gradients, the optimizer's state and activations");
   const comm::Communicator& all = context.world().communicator();
   const auto own = [reproducible = context.recipe().strategy_options.flag("reproducible")](
                        const comm::Communicator& ranks) {

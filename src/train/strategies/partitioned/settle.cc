@@ -10,7 +10,6 @@
 #include "base/toml_text.h"
 #include "convoy/train/memory.h"
 #include "train/strategies/partitioned/balance.h"
-#include "train/strategies/partitioned/needs.h"
 #include "train/strategies/partitioned/options.h"
 #include "train/strategies/partitioned/part_times.h"
 #include "train/strategies/partitioned/strategy.h"
@@ -44,13 +43,13 @@ std::string text_of_speeds(const std::vector<double>& speeds) {
 
 }  // namespace
 
-model::LayerParts Partitioned::timed_parts(const Recipe& recipe, std::uint64_t seed,
+model::LayerParts Partitioned::timed_parts(const NetworkSource& source,
                                            const model::Blueprint& blueprint,
                                            const model::PartitionPlan& plan) const {
-  const PartitionNeeds needs = needs_of(recipe, blueprint, plan, grid_->partition());
-  check_needs(*world_, recipe, blueprint, plan, {}, needs.parameters, "the parameters");
+  const Recipe& recipe = source.recipe();
+  check_memory(source, blueprint, plan);  // what is measured is a part of it
   if (world_->rank() == 0) world_->log().info("partitions: measuring their layers");
-  PartitionedNetwork network(blueprint, plan, seed, grid_->partition());
+  PartitionedNetwork network(blueprint, plan, source.seed(), grid_->partition());
   compute_->place(network);
   const std::int64_t rows = recipe.training.batch / grid_->shape().replicas;
   // A batch normalization within a module of the user's needs two.
@@ -89,8 +88,7 @@ Options Partitioned::settle(const NetworkSource& source, const Recipe* before) {
   }
   if (!parts) {
     const bool timed = balance == kByTime && plan.partitions > 1;
-    parts = timed ? timed_parts(recipe, source.seed(), blueprint, plan)
-                  : counted_parts(recipe, plan, blueprint);
+    parts = timed ? timed_parts(source, blueprint, plan) : counted_parts(recipe, plan, blueprint);
     if (timed) release_large_blocks();  // that measuring took: other memory goes by what is free
     say("parts of layers chosen by " + balance);
   }

@@ -53,8 +53,10 @@ class Partitioned final : public Strategy {
   model::Blueprint blueprint_of(const NetworkSource& source);
   ReplicaShare replica_share(const NetworkSource& source) const;
   std::vector<model::Shape> input_shapes() const;
-  model::LayerParts timed_parts(const Recipe& recipe, std::uint64_t seed,
-                                const model::Blueprint& blueprint,
+  // Throws UsageError where ranks can't have what the network takes in all.
+  void check_memory(const NetworkSource& source, const model::Blueprint& blueprint,
+                    const model::PartitionPlan& plan) const;
+  model::LayerParts timed_parts(const NetworkSource& source, const model::Blueprint& blueprint,
                                 const model::PartitionPlan& plan) const;
   // Whether batch norm takes statistics over several replicas, which then all take part.
   bool replicas_together() const { return synchronized_ && grid_->shape().replicas > 1; }

@@ -84,7 +84,7 @@ parallel::DistributedOptions Sync::options(const State* saved) const {
 }
 
 Arrangement Sync::arrange(const comm::World& world, const Recipe& recipe) {
-  parallel::GridShape::of(recipe.grid.replicas, 1, world.size());
+  parallel::GridShape::of(recipe.grid.replicas, 1, world.size(), /*divides=*/false);
   return {.share = world.rank(), .shares = world.size(), .group = {}};
 }
 
