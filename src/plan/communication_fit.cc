@@ -134,7 +134,8 @@ std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample>
     });
     const double alone =
         mean != means.end() ? mean->seconds : compute_seconds(machine, static_cast<double>(share));
-    sample.seconds = std::max({sample.seconds, sample.update_s - alone, kToldOfUpdate * sample.update_s});
+    sample.seconds =
+        std::max({sample.seconds, sample.update_s - alone, kToldOfUpdate * sample.update_s});
   }
   return samples;
 }

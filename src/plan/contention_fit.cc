@@ -84,7 +84,7 @@ double scatter_alone(const std::vector<TimeSample>& times, const ComputeFit& com
   return means.freedom > 0 ? means.scatter : compute.scatter;
 }
 
-struct Cell {
+struct ShareTimes {
   std::int64_t share = 0;  // samples of the largest; 0: of times that do not say it
   std::vector<double> logs;
   double gamma = 0;    // that one worker takes for it
@@ -92,13 +92,13 @@ struct Cell {
   double weight = 0;
 };
 
-struct WorkersCells {
+struct WorkersTimes {
   std::int64_t workers = 0;
   std::int64_t host_workers = 0;
-  std::vector<Cell> cells;  // by share
-  double least = 0;         // that Delta can be
-  double count = 0;         // of times
-  bool tells = false;       // what workers lose to each other, by shares that are far enough apart
+  std::vector<ShareTimes> cells;  // by share
+  double least = 0;               // that Delta can be
+  double count = 0;               // of times
+  bool tells = false;  // what workers lose to each other, by shares that are far enough apart
 };
 
 bool says_share(const CommunicationSample& sample) {
@@ -148,7 +148,7 @@ struct Lines {
 
 // The slope of one number of workers on a host, and Delta of each that has it. Where Delta would
 // be less than can be told it is that, and the slope follows.
-double common_slope(const std::vector<WorkersCells>& all, std::int64_t host_workers) {
+double common_slope(const std::vector<WorkersTimes>& all, std::int64_t host_workers) {
   std::vector<bool> at_least(all.size(), false);
   for (;;) {
     double up = 0, across = 0;
@@ -157,18 +157,17 @@ double common_slope(const std::vector<WorkersCells>& all, std::int64_t host_work
         if (all[i].host_workers == host_workers && all[i].tells) visit(i);
       }
     };
-    const auto means = [&](const WorkersCells& one) {
+    const auto means = [&](const WorkersTimes& one) {
       double weights = 0, gamma = 0, seconds = 0;
-      for (const Cell& cell : one.cells) {
+      for (const ShareTimes& cell : one.cells) {
         weights += cell.weight;
         gamma += cell.weight * cell.gamma, seconds += cell.weight * cell.seconds;
       }
       return std::pair(gamma / weights, seconds / weights);
     };
     each([&](std::size_t i) {
-      const auto [gamma, seconds] =
-          at_least[i] ? std::pair(0.0, all[i].least) : means(all[i]);
-      for (const Cell& cell : all[i].cells) {
+      const auto [gamma, seconds] = at_least[i] ? std::pair(0.0, all[i].least) : means(all[i]);
+      for (const ShareTimes& cell : all[i].cells) {
         up += cell.weight * (cell.gamma - gamma) * (cell.seconds - seconds);
         across += cell.weight * (cell.gamma - gamma) * (cell.gamma - gamma);
       }
@@ -184,22 +183,22 @@ double common_slope(const std::vector<WorkersCells>& all, std::int64_t host_work
   }
 }
 
-Lines fitted_lines(const std::vector<WorkersCells>& all) {
+Lines fitted_lines(const std::vector<WorkersTimes>& all) {
   Lines lines;
   std::map<std::int64_t, double> slopes;
-  for (const WorkersCells& one : all) {
+  for (const WorkersTimes& one : all) {
     if (one.tells && !slopes.contains(one.host_workers))
       slopes[one.host_workers] = common_slope(all, one.host_workers);
   }
-  for (const WorkersCells& one : all) {
+  for (const WorkersTimes& one : all) {
     const auto slope = slopes.find(one.host_workers);
     if (slope != slopes.end()) lines.contention.push_back({one.workers, slope->second - 1});
     if (one.host_workers == 1) lines.contention.push_back({one.workers, 0});
   }
-  for (const WorkersCells& one : all) {
+  for (const WorkersTimes& one : all) {
     const double longer = 1 + contention_at(lines.contention, static_cast<double>(one.workers));
     double weights = 0, sum = 0;
-    for (const Cell& cell : one.cells) {
+    for (const ShareTimes& cell : one.cells) {
       weights += cell.weight;
       sum += cell.weight * (cell.seconds - longer * cell.gamma);
     }
@@ -209,7 +208,7 @@ Lines fitted_lines(const std::vector<WorkersCells>& all) {
 }
 
 // Logarithms of what each number of workers makes of delta, and their mean, by numbers of times.
-std::vector<double> logs_of_delta(const std::vector<WorkersCells>& all, const Lines& lines,
+std::vector<double> logs_of_delta(const std::vector<WorkersTimes>& all, const Lines& lines,
                                   CommunicationKind kind) {
   Communication unit;
   unit.kind = kind;
@@ -220,10 +219,9 @@ std::vector<double> logs_of_delta(const std::vector<WorkersCells>& all, const Li
   return logs;
 }
 
-double mean_of(const std::vector<WorkersCells>& all, const std::vector<double>& logs) {
+double mean_of(const std::vector<WorkersTimes>& all, const std::vector<double>& logs) {
   double sum = 0, count = 0;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    sum += all[i].count * logs[i], count += all[i].count;
+  for (std::size_t i = 0; i < all.size(); ++i) sum += all[i].count * logs[i], count += all[i].count;
   return sum / count;
 }
 
@@ -235,7 +233,7 @@ double squares_around(const std::vector<double>& logs, double mean,
   return sum;
 }
 
-CommunicationKind best_kind(const std::vector<WorkersCells>& all, const Lines& lines) {
+CommunicationKind best_kind(const std::vector<WorkersTimes>& all, const Lines& lines) {
   CommunicationKind best = CommunicationKind::constant;
   double least = std::numeric_limits<double>::infinity();
   if (all.size() < 2) return best;
@@ -255,7 +253,7 @@ class ContentionFitter {
       : samples_(samples), alone_(measured_machine(compute)) {
     std::vector<std::vector<double>> groups;
     for (auto& [workers, shares] : shares_of(samples)) {
-      WorkersCells one{workers, host_workers_of(samples, workers), {}};
+      WorkersTimes one{workers, host_workers_of(samples, workers), {}};
       for (auto& [share, logs] : shares) {
         groups.push_back(logs);
         one.count += static_cast<double>(logs.size());
@@ -265,10 +263,9 @@ class ContentionFitter {
     }
     means_ = group_means(groups, scatter_alone(times, compute), kMoreFreedom);
     const double mean = mean_shift(means_.scatter);
-    take(alone_.machine, cells_, [&](std::size_t g, const Cell&) {
-      return std::exp(means_.centers[g] + mean);
-    });
-    for (WorkersCells& one : cells_) {
+    take(alone_.machine, cells_,
+         [&](std::size_t g, const ShareTimes&) { return std::exp(means_.centers[g] + mean); });
+    for (WorkersTimes& one : cells_) {
       const double low = one.cells.front().gamma, high = one.cells.back().gamma;
       one.tells = one.host_workers > 1 && low > 0 && high >= kApart * low;
     }
@@ -300,16 +297,14 @@ class ContentionFitter {
  private:
   // Fills in what one worker takes, and means, of each cell; `mean` gives these.
   template <class Mean>
-  static void take(const Machine& machine, std::vector<WorkersCells>& all, const Mean& mean) {
+  static void take(const Machine& machine, std::vector<WorkersTimes>& all, const Mean& mean) {
     std::size_t g = 0;
-    for (WorkersCells& one : all) {
+    for (WorkersTimes& one : all) {
       one.least = std::numeric_limits<double>::infinity();
-      for (Cell& cell : one.cells) {
-        cell.gamma =
-            cell.share > 0 ? compute_seconds(machine, static_cast<double>(cell.share)) : 0;
+      for (ShareTimes& cell : one.cells) {
+        cell.gamma = cell.share > 0 ? compute_seconds(machine, static_cast<double>(cell.share)) : 0;
         cell.seconds = mean(g++, cell);
-        cell.weight =
-            static_cast<double>(cell.logs.size()) / (cell.seconds * cell.seconds);
+        cell.weight = static_cast<double>(cell.logs.size()) / (cell.seconds * cell.seconds);
         one.least = std::min(one.least, kToldOfUpdate * cell.seconds);
       }
     }
@@ -317,16 +312,15 @@ class ContentionFitter {
 
   void draw(const FitOptions& options, double center, CommunicationFit& fit) const {
     std::vector<std::vector<double>> rounds;
-    std::vector<WorkersCells> drawn = cells_;
+    std::vector<WorkersTimes> drawn = cells_;
     for (int round = 0; round < options.rounds; ++round) {
-      RandomStream random(options.seed, number_of("contention"),
-                          static_cast<std::uint64_t>(round));
+      RandomStream random(options.seed, number_of("contention"), static_cast<std::uint64_t>(round));
       double squares = 0;
       const int freedom = std::max(1, static_cast<int>(means_.freedom));
       for (int i = 0; i < freedom; ++i) squares += std::pow(normal_draw(random), 2);
       const double again = std::sqrt(squares / freedom);  // the round's scatter, in units of ours
       take(machine_of_draw(alone_, static_cast<std::size_t>(round)), drawn,
-           [&](std::size_t g, const Cell& cell) {
+           [&](std::size_t g, const ShareTimes& cell) {
              const double z = normal_draw(random) / again;
              const double off =
                  z * means_.scatter / std::sqrt(static_cast<double>(cell.logs.size()));
@@ -362,15 +356,15 @@ class ContentionFitter {
     }
     const double spread = squares_around(logs_, center, variances);
     fit.lack_of_fit = probability_of(spread, spreads);
-    const double expected = std::accumulate(spreads.begin(), spreads.end(), 0.0) /
-                            static_cast<double>(spreads.size());
+    const double expected =
+        std::accumulate(spreads.begin(), spreads.end(), 0.0) / static_cast<double>(spreads.size());
     return std::sqrt(std::max(1.0, spread / std::max(expected, kExact)));
   }
 
   double center_of(const CommunicationSample& sample) const {
     std::size_t g = 0;
-    for (const WorkersCells& one : cells_) {
-      for (const Cell& cell : one.cells) {
+    for (const WorkersTimes& one : cells_) {
+      for (const ShareTimes& cell : one.cells) {
         if (one.workers == sample.workers && cell.share == share_of(sample))
           return means_.centers[g];
         ++g;
@@ -394,24 +388,22 @@ class ContentionFitter {
   // Of the smallest shares, in which communication is the largest part.
   void add_samples(CommunicationFit& fit) const {
     for (const CommunicationSample& sample : samples_) {
-      const auto one =
-          std::find_if(cells_.begin(), cells_.end(), [&](const WorkersCells& workers) {
-            return workers.workers == sample.workers;
-          });
-      const Cell& smallest = one->cells.front();
+      const auto one = std::find_if(cells_.begin(), cells_.end(), [&](const WorkersTimes& workers) {
+        return workers.workers == sample.workers;
+      });
+      const ShareTimes& smallest = one->cells.front();
       if (share_of(sample) != smallest.share) continue;
       const double longer =
           1 + contention_at(lines_.contention, static_cast<double>(sample.workers));
       fit.samples.push_back(sample);
-      fit.samples.back().seconds =
-          std::max(time_of(sample) - longer * smallest.gamma, one->least);
+      fit.samples.back().seconds = std::max(time_of(sample) - longer * smallest.gamma, one->least);
     }
     warn_of_batches(fit.samples, fit);
   }
 
   const std::vector<CommunicationSample>& samples_;
   MeasuredMachine alone_;
-  std::vector<WorkersCells> cells_;
+  std::vector<WorkersTimes> cells_;
   GroupMeans means_;
   Lines lines_;
   CommunicationKind kind_ = CommunicationKind::constant;

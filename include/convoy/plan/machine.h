@@ -107,8 +107,9 @@ std::int64_t most_samples(const Machine& machine);
 double compute_seconds(const Machine& machine, double samples);
 
 // Gives c(P): what P workers lose to each other while they compute, as a part of what one alone
-// takes. It is 0 for P = 1, where it grows from, and linear over P up to each point of the machine's
-// contention. More workers than the last point's are on more hosts, so that they have its part.
+// takes. It is 0 for P = 1, where it grows from, and linear over P up to each point of the
+// machine's contention. More workers than the last point's are on more hosts, so that they have its
+// part.
 double contention_part(const Machine& machine, std::int64_t workers);
 
 // (1 + c(P)) Gamma(M): the time in which P workers, each of `samples`, > 0, compute an update.
@@ -126,9 +127,9 @@ struct Validation {
 double compute_seconds_with_validation(const Machine& machine, double samples,
                                        const Validation& validation);
 
-// Equation 3, with contention: T_update(M, P) = (1 + c(P)) Gamma(ceil(M/P)) + Delta(P). Where P does
-// not divide M, some workers have one sample more, and the others wait for them. UsageError for
-// P > M.
+// Equation 3, with contention: T_update(M, P) = (1 + c(P)) Gamma(ceil(M/P)) + Delta(P). Where P
+// does not divide M, some workers have one sample more, and the others wait for them. UsageError
+// for P > M.
 double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64_t workers);
 
 // Writes a machine as TOML, and reads it back:

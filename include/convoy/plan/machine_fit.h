@@ -101,7 +101,7 @@ struct CommunicationFit {
   std::vector<std::size_t> outliers;
   double lack_of_fit = 1;
   std::vector<std::string> warnings;
-  std::vector<double> draws;  // of delta_s
+  std::vector<double> draws;                 // of delta_s
   std::vector<CommunicationSample> samples;  // Delta(P) as it was seen; what a picture shows
 };
 
@@ -119,10 +119,10 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
 // Fits contention and communication together to whole updates, which several workers on one host
 // have made with two shares of a batch or more: T(M, P) = (1 + c) Gamma(M/P) + Delta(P), c >= 0. A
 // part of what such an update takes beyond what one worker alone takes for its share grows with the
-// share (`compute` has Gamma, fitted to `times`), and by that it is told from communication. Numbers
-// of workers of which as many are on one host have one c; with one worker on each host it is 0.
-// Where each number of workers was timed with one share, nothing tells c: then this is the fit of
-// what beyond_compute() makes of them. Draws go with those of `compute` by their numbers.
+// share (`compute` has Gamma, fitted to `times`), and by that it is told from communication.
+// Numbers of workers of which as many are on one host have one c; with one worker on each host it
+// is 0. Where each number of workers was timed with one share, nothing tells c: then this is the
+// fit of what beyond_compute() makes of them. Draws go with those of `compute` by their numbers.
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    const std::vector<TimeSample>& times, const ComputeFit& compute,
                                    const FitOptions& options = {});

@@ -128,8 +128,8 @@ std::string contention_text(const PlannedMachine& machine,
   };
   constexpr double kPercent = 100;
   const auto percent = [&](const plan::Estimate& part) {
-    return text({kPercent * part.value,
-                 {kPercent * part.interval.low, kPercent * part.interval.high}});
+    return text(
+        {kPercent * part.value, {kPercent * part.interval.low, kPercent * part.interval.high}});
   };
   if (machine.communication) {
     for (const plan::ContentionFit& one : machine.communication->contention)

@@ -120,8 +120,9 @@ PlanFile read_plan_file(const std::string& path) {
   const toml::table table = parse_toml(read_text_file(path, kLimit), path);
   const Reader reader(path, table);
   if (const std::int64_t version = reader.count_if_there("version"); version > kPlanFileVersion) {
-    throw UsageError(path + ": version is " + std::to_string(version) + ", and this Convoy reads 1 to " +
-                     std::to_string(kPlanFileVersion) + "; train with the Convoy that planned");
+    throw UsageError(path + ": version is " + std::to_string(version) +
+                     ", and this Convoy reads 1 to " + std::to_string(kPlanFileVersion) +
+                     "; train with the Convoy that planned");
   }
   PlanFile plan{reader.text("recipe"), reader.text("metric"), reader.number("target", false), {}};
   const toml::array* workers = table["workers"].as_array();

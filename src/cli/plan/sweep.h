@@ -31,9 +31,9 @@ struct Sweep {
 };
 
 // The batches with which updates of the most workers are timed, out of those that workers may be
-// given, with M_T samples (`knee`) for each of them at least, as the best batch has (equation 9): the
-// one in the middle (the smaller of two); the largest where none has so many. At least a sample for
-// each.
+// given, with M_T samples (`knee`) for each of them at least, as the best batch has (equation 9):
+// the one in the middle (the smaller of two); the largest where none has so many. At least a sample
+// for each.
 std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
                                std::int64_t workers);
 // The smallest and the largest of the same, between which an update is told for any batch: once
@@ -47,14 +47,14 @@ std::vector<std::int64_t> ends_of_exchange(const std::vector<std::int64_t>& batc
 std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double share,
                             std::int64_t workers);
 
-// Gives, for each number of workers whose updates were timed with some of `batches` (or a sample for
-// each worker, where that is more), these, ascending. With one worker on each host it is the batch of
-// the last such time alone: with others a different part of communication is hidden.
+// Gives, for each number of workers whose updates were timed with some of `batches` (or a sample
+// for each worker, where that is more), these, ascending. With one worker on each host it is the
+// batch of the last such time alone: with others a different part of communication is hidden.
 std::map<std::int64_t, std::vector<std::int64_t>> batches_of_exchanges(
     const plan::PlanPoints& points, const std::vector<std::int64_t>& batches);
 
-// The points that count for this sweep: times of several workers with other batches, or batches that
-// are not known, do not.
+// The points that count for this sweep: times of several workers with other batches, or batches
+// that are not known, do not.
 plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points);
 
 // The runs of a seed, in an order in which each further one says something new: the largest and the

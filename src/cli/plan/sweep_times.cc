@@ -97,8 +97,7 @@ std::vector<Exchange> exchanges_of(const Sweep& sweep, const plan::PlanPoints& p
         return std::fabs(
             std::log(static_cast<double>(batch) / static_cast<double>(batches.front())));
       };
-      batches.push_back(far(wanted.back()) >= far(wanted.front()) ? wanted.back()
-                                                                  : wanted.front());
+      batches.push_back(far(wanted.back()) >= far(wanted.front()) ? wanted.back() : wanted.front());
     }
     std::sort(batches.begin(), batches.end());
   }
@@ -175,10 +174,9 @@ void SweepTimes::check_enough() const {
   const int repeated = fewest(wanted.size(), kExchanges);
   const plan::PlanPoints points = points_of(sweep_, folder_.points());
   const std::int64_t done =
-      measured(points.times, timed_, times,
-               [](const plan::TimeSample& time, std::int64_t size) {
-                 return time.samples == size;
-               }) +
+      measured(
+          points.times, timed_, times,
+          [](const plan::TimeSample& time, std::int64_t size) { return time.samples == size; }) +
       measured(points.communication, wanted, repeated,
                [](const plan::CommunicationSample& time, const Exchange& exchange) {
                  return time.workers == exchange.place.workers && time.batch == exchange.batch;

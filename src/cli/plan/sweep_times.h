@@ -15,9 +15,9 @@ namespace convoy::cli {
 std::vector<std::int64_t> measurable_workers(const Sweep& sweep);
 
 // The updates of so many workers that are timed: with two batches, ascending, where some of them
-// share a host, so that what they lose to each other is told from communication. They are those that
-// such updates were timed with already, if these still fit: M_T may have come out a little different
-// since. Others give each worker what it has where there are more workers, or fewer.
+// share a host, so that what they lose to each other is told from communication. They are those
+// that such updates were timed with already, if these still fit: M_T may have come out a little
+// different since. Others give each worker what it has where there are more workers, or fewer.
 std::vector<Exchange> exchanges_of(const Sweep& sweep, const plan::PlanPoints& points,
                                    std::int64_t workers);
 
