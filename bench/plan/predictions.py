@@ -13,8 +13,9 @@ a row for each batch, as in docs/planning-results.md. Below it are
   which holds what is not sure of the prediction and the luck of the trainings;
 - the same of updates, and of the time of an update.
 
-Both are said once for all rows, and once for those whose batch lies between the smallest and the largest that the plan
-has measured, the others having a warning of the plan.
+All are said once for all rows, once for those of each number of workers, and once for those whose batch lies between
+the smallest and the largest that the plan has measured, the others having a warning of the plan. Last come the parts by
+which workers that share a host compute longer, as each plan has them.
 
 What is finished is kept in FOLDER, whose rows.jsonl has a line for each plan and each check: stopped anywhere, the same
 command goes on, and convoy repeats no finished training. --table prints what there is and measures nothing. Leave the
@@ -344,6 +345,17 @@ def print_table(rows):
               f"| {100 * (row['seconds'] / row['predicted_seconds'] - 1):+.0f}% | {', '.join(filter(None, notes))} |")
 
 
+def print_contention(kept):
+    parts = []
+    for line in kept.lines:
+        machines = [row for row in line.get("rows", []) if row["kind"] == "machine"]
+        for point in machines[-1].get("contention", []) if machines else []:
+            low, high = (f"{100 * point[key]:.1f}" for key in ("part_low", "part_high"))
+            parts.append(f"{line['recipe']} {100 * point['part']:.1f}% ({low} to {high}) of {point['workers']}")
+    if parts:
+        print("\nworkers that share a host compute longer: " + ", ".join(parts))
+
+
 def print_times(kept):
     totals = {}
     for line in kept.lines:
@@ -366,8 +378,12 @@ def print_all(kept):
             print(f"  {line}")
     between = [row for row in rows if row["between"]]
     print_summary("all rows", rows)
+    counts = sorted({row["workers"] for row in rows})
+    for count in counts if len(counts) > 1 else []:
+        print_summary(f"{count} worker{'' if count == 1 else 's'}", [row for row in rows if row["workers"] == count])
     if len(between) < len(rows):
         print_summary("batches between measured ones", between)
+    print_contention(kept)
     print_times(kept)
 
 

@@ -37,6 +37,10 @@ Machine machine_of_draw(const MeasuredMachine& measured, std::size_t draw) {
   if (!measured.delta_draws.empty()) {
     machine.communication.delta_s = measured.delta_draws[draw % measured.delta_draws.size()];
   }
+  for (std::size_t i = 0; i < measured.contention_draws.size(); ++i) {
+    const std::vector<double>& draws = measured.contention_draws[i];
+    machine.contention.at(i).part = draws[draw % draws.size()];
+  }
   return machine;
 }
 
@@ -229,7 +233,8 @@ class Variances {
       first += law.updates_at_infinity <= 0 || communication_decides(law, drawn, workers);
     }
     const double delta = communication_seconds(machine.machine.communication, workers);
-    const double own = machine.machine.overhead_s / machine.machine.processor_share;
+    const double own = machine.machine.overhead_s / machine.machine.processor_share *
+                       (1 + contention_part(machine.machine, workers));
     if (own > 0) overhead_ = own / (own + delta);
     // Where there is no doubt about the branch there may be one after the next measurement.
     first_ = (first + 0.5) / (static_cast<double>(updates.draws.size()) + 1);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "convoy/plan/machine_fit.h"
+#include "plan/communication_fit.h"
 #include "plan/repetitions.h"
 
 namespace convoy::plan {
@@ -91,7 +92,8 @@ bool is_enough_to_fit(const std::vector<TimeSample>& times) {
          });
 }
 
-// The larger a worker's share of the batch is, the more of communication is hidden.
+}  // namespace
+
 void warn_of_batches(const std::vector<CommunicationSample>& samples, CommunicationFit& fit) {
   constexpr double kFar = 4;
   std::map<std::int64_t, std::int64_t> batches;  // by workers
@@ -118,16 +120,12 @@ void warn_of_batches(const std::vector<CommunicationSample>& samples, Communicat
   }
 }
 
-}  // namespace
-
 std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample> samples,
                                                 const std::vector<TimeSample>& times) {
   if (!is_enough_to_fit(times)) return samples;
   constexpr int kRounds = 39;  // no interval is taken from it
   const Machine machine = measured_machine(fit_compute(times, {.rounds = kRounds})).machine;
   const std::vector<ComputePoint> means = compute_table(times);
-  // Less than this part of an update is within what its time is unsure of; a logarithm is fitted.
-  constexpr double kTold = 0.01;
   for (CommunicationSample& sample : samples) {
     if (sample.update_s <= 0 || sample.batch < sample.workers) continue;
     const std::int64_t share = (sample.batch + sample.workers - 1) / sample.workers;
@@ -136,7 +134,8 @@ std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample>
     });
     const double alone =
         mean != means.end() ? mean->seconds : compute_seconds(machine, static_cast<double>(share));
-    sample.seconds = std::max({sample.seconds, sample.update_s - alone, kTold * sample.update_s});
+    sample.seconds =
+        std::max({sample.seconds, sample.update_s - alone, kToldOfUpdate * sample.update_s});
   }
   return samples;
 }
@@ -151,6 +150,7 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
   }
   const Sorted sorted = sorted_communication(samples);
   CommunicationFit fit = fit_of(sorted, located(sorted, kind), options);
+  fit.samples = samples;
   warn_of_batches(samples, fit);
   return fit;
 }
@@ -168,6 +168,7 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
     }
   }
   CommunicationFit fit = fit_of(sorted, best, options);
+  fit.samples = samples;
   warn_of_batches(samples, fit);
   return fit;
 }

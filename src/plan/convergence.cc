@@ -8,8 +8,8 @@
 namespace convoy::plan {
 namespace {
 
-// What equations 8 to 10 are made of. Times are those of this worker's share of a processor; delta
-// has all that samples don't change.
+// What equations 8 to 10 are made of. Times are those of this worker's share of a processor, with
+// what workers lose to each other; delta has all that samples don't change.
 struct Terms {
   double n_inf, alpha, gamma, knee, delta, workers;
 };
@@ -27,12 +27,14 @@ Terms terms_of(const UpdateLaw& law, const Machine& machine, std::int64_t worker
     refuse("N_inf", shortest(law.updates_at_infinity),
            "above 0: without it, larger is always better");
   }
+  // Everything that is computed takes so many times as long as with one worker alone.
+  const double longer = 1 + contention_part(machine, workers);
   return {law.updates_at_infinity,
           law.noise_sensitivity,
-          machine.seconds_per_sample / machine.processor_share,
+          longer * machine.seconds_per_sample / machine.processor_share,
           machine.knee_samples,
           communication_seconds(machine.communication, workers) +
-              machine.overhead_s / machine.processor_share,
+              longer * machine.overhead_s / machine.processor_share,
           static_cast<double>(workers)};
 }
 
@@ -71,7 +73,7 @@ double ideal_convergence_seconds(const UpdateLaw& law, const Machine& machine, d
                                  std::int64_t workers) {
   check_workers(workers);
   check_batch(batch, static_cast<double>(workers));
-  const double each = compute_seconds(machine, batch / static_cast<double>(workers)) +
+  const double each = compute_seconds(machine, batch / static_cast<double>(workers), workers) +
                       communication_seconds(machine.communication, workers);
   return updates_to_target(law, batch) * each;
 }

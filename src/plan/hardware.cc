@@ -58,6 +58,7 @@ double seconds_at(const UpdateLaw& law, const Machine& machine, double p) {
   two.communication = {};
   two.communication.kind = CommunicationKind::constant;
   two.communication.delta_s = communication_at(machine.communication, p);
+  two.contention = {{2, contention_at(machine.contention, p)}};
   // T_C(P; alpha, gamma, M_T) = T_C(2; alpha 2/P, gamma, M_T): P stands by alpha alone in it.
   return optimal_seconds({law.updates_at_infinity, law.noise_sensitivity * 2 / p}, two, 2);
 }

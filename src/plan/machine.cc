@@ -134,6 +134,19 @@ double communication_seconds(const Communication& c, std::int64_t workers) {
                                             : communication_at(c, static_cast<double>(workers));
 }
 
+double contention_at(const std::vector<ContentionPoint>& contention, double workers) {
+  ContentionPoint before{1, 0};
+  for (const ContentionPoint& point : contention) {
+    if (workers <= static_cast<double>(point.workers)) {
+      const double part = (workers - static_cast<double>(before.workers)) /
+                          static_cast<double>(point.workers - before.workers);
+      return before.part + part * (point.part - before.part);
+    }
+    before = point;
+  }
+  return before.part;
+}
+
 void validate(const Machine& machine) {
   if (machine.table.empty()) {
     check_positive("compute.seconds_per_sample", machine.seconds_per_sample);
@@ -153,6 +166,12 @@ void validate(const Machine& machine) {
     check_at_least("samples in compute.table (ascending)", point.samples, before + 1);
     check_positive("seconds in compute.table", point.seconds);
     before = point.samples;
+  }
+  before = 1;
+  for (const ContentionPoint& point : machine.contention) {
+    check_at_least("workers in compute.contention (ascending)", point.workers, before + 1);
+    check_not_negative("part in compute.contention", point.part);
+    before = point.workers;
   }
   validate(machine.communication);
 }
@@ -179,6 +198,16 @@ double compute_seconds(const Machine& machine, double samples) {
   return whole / machine.processor_share;
 }
 
+double contention_part(const Machine& machine, std::int64_t workers) {
+  check_workers(workers);
+  validate(machine);
+  return contention_at(machine.contention, static_cast<double>(workers));
+}
+
+double compute_seconds(const Machine& machine, double samples, std::int64_t workers) {
+  return (1 + contention_part(machine, workers)) * compute_seconds(machine, samples);
+}
+
 double compute_seconds_with_validation(const Machine& machine, double samples,
                                        const Validation& validation) {
   check_at_least("the number of updates between validations", validation.every_updates, 1);
@@ -196,7 +225,7 @@ double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64
   check_workers(workers);
   check_batch(static_cast<double>(batch), static_cast<double>(workers));
   const std::int64_t most = batch / workers + (batch % workers != 0 ? 1 : 0);
-  return compute_seconds(machine, static_cast<double>(most)) +
+  return compute_seconds(machine, static_cast<double>(most), workers) +
          communication_seconds(machine.communication, workers);
 }
 

@@ -268,6 +268,10 @@ MeasuredMachine measured_machine(const ComputeFit& compute, const CommunicationF
   result.machine.communication.kind = communication.kind;
   result.machine.communication.delta_s = communication.delta_s.value;
   result.delta_draws = communication.draws;
+  for (const ContentionFit& one : communication.contention) {
+    result.machine.contention.push_back({one.workers, one.part.value});
+    result.contention_draws.push_back(one.draws);
+  }
   return result;
 }
 

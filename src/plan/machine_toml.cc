@@ -70,6 +70,14 @@ std::string to_toml(const Machine& machine) {
     }
     text += "]\n";
   }
+  if (!machine.contention.empty()) {
+    text += "contention = [\n";
+    for (const ContentionPoint& point : machine.contention) {
+      text += "  {workers = " + std::to_string(point.workers) +
+              ", part = " + toml_number(point.part) + "},\n";
+    }
+    text += "]\n";
+  }
   const Communication& c = machine.communication;
   if (c.kind == CommunicationKind::unknown) return text;
   text += "[communication]\n";
@@ -110,6 +118,11 @@ Machine machine_of_toml(const std::string& text, const std::string& name) {
     machine.table.emplace_back();
     point.integer("samples", machine.table.back().samples);
     point.number("seconds", machine.table.back().seconds);
+  });
+  reader.list("contention", [&](TomlReader& point) {
+    machine.contention.emplace_back();
+    point.integer("workers", machine.contention.back().workers);
+    point.number("part", machine.contention.back().part);
   });
   reader.no_others();
   machine.communication.kind = CommunicationKind::unknown;

@@ -95,6 +95,7 @@ void check(const CommunicationSample& time) {
   check_positive("seconds", time.seconds);
   check_at_least("batch", time.batch, 0);
   check_not_negative("update_s", time.update_s);
+  check_at_least("host_workers", time.host_workers, 0);
 }
 
 // By Stop.
@@ -183,6 +184,7 @@ void add_line(const Json& line, PlanPoints& points, PlacesOfRuns& places) {
     CommunicationSample time{integer(line, "workers"), number(line, "seconds")};
     if (line.contains("batch")) time.batch = integer(line, "batch");
     if (line.contains("update_s")) time.update_s = number(line, "update_s");
+    if (line.contains("host_workers")) time.host_workers = integer(line, "host_workers");
     check(time);
     points.communication.push_back(time);
   } else {
@@ -339,6 +341,7 @@ void PointsFile::add(const CommunicationSample& time) {
   Json line{{"kind", "communication"}, {"workers", time.workers}, {"seconds", time.seconds}};
   if (time.batch > 0) line["batch"] = time.batch;
   if (time.update_s > 0) line["update_s"] = time.update_s;
+  if (time.host_workers > 0) line["host_workers"] = time.host_workers;
   file_.append(line.dump());
   points_.communication.push_back(time);
 }

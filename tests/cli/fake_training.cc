@@ -125,11 +125,11 @@ class Training {
       if (told != 0) return;
       const double done = static_cast<double>(step) / needed();
       const double loss = stuck ? start : start + (level - start) * done;
-      metrics << Json{{"kind", "step"},     {"step", step},
-                      {"loss", loss},       {"samples", batch_},
-                      {"data_s", 0},        {"forward_s", 0.05 * slowness()},
-                      {"backward_s", 0.05}, {"exposed_communication_s", 0},
-                      {"update_s", 0}}
+      metrics << Json{{"kind", "step"},      {"step", step},
+                      {"loss", loss},        {"samples", batch_},
+                      {"data_s", 0},         {"forward_s", 0.05 * slowness()},
+                      {"backward_s", 0.05},  {"exposed_communication_s", 0},
+                      {"update_s", beside()}}
               << std::endl;
       if (every_ == 0) pause_a_little();
       if (every_ == 0 || step % every_ != 0) continue;
@@ -140,6 +140,16 @@ class Training {
           recipe_["training"]["target"]["metric"].value_or(std::string()) != "")
         return;
     }
+  }
+
+  // What an update takes besides, with so many seconds for a sample: "contention" is what its
+  // workers lose of computing, "delta" what they wait.
+  double beside() const {
+    const double each = script_.value("per_sample", 0.0);
+    const bool two = options_.find("-n 2") != std::string::npos;
+    if (!two) return each * static_cast<double>(batch_);
+    const double computing = 0.1 + each * static_cast<double>((batch_ + 1) / 2);
+    return (1 + script_.value("contention", 0.0)) * computing - 0.1 + script_.value("delta", 0.0);
   }
 
   double slowness() const {

@@ -88,6 +88,58 @@ TEST_F(PlanAnswers, MachineTakesTheTableThatThePlanTook) {
   EXPECT_TRUE(has(result.out, "in place of its table of times")) << result.out;
 }
 
+// All that is said of a machine has it, and what goes on from the folder draws it as the plan did.
+TEST_F(PlanAnswers, WhatWorkersLoseToEachOtherIsSaidAndCounted) {
+  measure();
+  {
+    PlanFolder folder(plan_, planned(), true);
+    const auto alone = [](double samples) { return 1e-3 * std::max(samples, 8.0); };
+    for (const double factor : {0.99, 1.0, 1.01}) {
+      for (const std::int64_t samples : {1, 4, 16, 64, 128})
+        folder.add(plan::TimeSample{samples, alone(static_cast<double>(samples)) * factor});
+      for (const std::int64_t batch : {16, 128}) {
+        const double update = 1.1 * alone(static_cast<double>(batch) / 2) + 0.003;
+        folder.add(plan::CommunicationSample{2, 1e-3, batch, update * (2 - factor), 2});
+      }
+    }
+  }
+  const plan::PlanPoints all = points();
+  const PlannedMachine fitted = fit_machine(all);
+  const plan::Machine& machine = fitted.machine.machine;
+  ASSERT_EQ(machine.contention.size(), 1u);
+  EXPECT_NEAR(machine.contention[0].part, 0.1, 1e-3);
+  EXPECT_NEAR(machine.communication.delta_s, 0.003, 1e-4);
+  const Answers answers = answer(all, fitted, {1, 2}, kSamples);
+  const std::string file = scratch_.path("printed");
+  std::FILE* out = std::fopen(file.c_str(), "w");
+  print(answers, out);
+  std::fclose(out);
+  const std::string text = read_text_file(file);
+  const std::size_t line = text.find("\nworkers that share a host compute longer: 10% (");
+  ASSERT_NE(line, std::string::npos) << text;
+  EXPECT_TRUE(has(text.substr(line + 1, text.find('\n', line + 1) - line), " with 2 workers"))
+      << text;
+  const std::string page = make_plan_report({"bars", all, answers, kSamples});
+  EXPECT_TRUE(has(page, "workers that share a host compute longer"));
+  {
+    Rows rows(rows_);
+    add_rows(answers, "convoy train", rows);
+  }
+  const Json row = written()[1]["contention"].at(0);
+  EXPECT_EQ(row["workers"], 2);
+  EXPECT_DOUBLE_EQ(row["part"], machine.contention[0].part);
+  EXPECT_LT(row["part_low"], row["part"]);
+  EXPECT_GT(row["part_high"], row["part"]);
+
+  test::spill(plan_ + "/machine.toml", plan::to_toml(machine));
+  const Json now = rows_of(words("machine", {"--batch", "64", "--workers", "2"})).at(0);
+  const auto predicted =
+      plan::predicted_seconds(plan::fit_updates(all.updates(0.5)), fitted.machine, 64, 2);
+  EXPECT_DOUBLE_EQ(now["seconds"], predicted->value);
+  EXPECT_DOUBLE_EQ(now["seconds_low"], predicted->interval.low);
+  EXPECT_DOUBLE_EQ(now["seconds_high"], predicted->interval.high);
+}
+
 TEST_F(PlanAnswers, MachineWeighsPrices) {
   measure();
   const std::string prices = scratch_.path("prices.toml");

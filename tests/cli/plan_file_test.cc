@@ -16,7 +16,7 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
   const test::Scratch scratch;
   const std::string path = scratch.path() + "/plan.toml";
   const auto write = [&path](const std::string& text) { std::ofstream(path) << text; };
-  const PlanFile plan{"a \"b\"", "loss", 0.1, {{1, 64, 0.02, 12.5}, {4, 256, 1e-5, 1.0 / 3}}};
+  const PlanFile plan{"a \"b\"", "loss", 0.1, {{1, 64, 0.02, 12.5}, {4, 256, 1e-5, 1.0 / 3, 0.05}}};
   write(to_toml(plan));
   const PlanFile back = read_plan_file(path);
   EXPECT_EQ(back.recipe, plan.recipe);
@@ -34,9 +34,35 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
   EXPECT_NE(refused("x = ").find(":1: "), std::string::npos);
   EXPECT_NE(refused("metric = \"loss\"").find("recipe is missing"), std::string::npos);
   EXPECT_FALSE(back.measured);  // as in files of before
+  EXPECT_EQ(workers_of(back, 1).contention, 0);
+  EXPECT_EQ(workers_of(back, 4).contention, 0.05);
   std::string wrong = to_toml(plan);
   wrong.replace(wrong.find("batch = 64"), 10, "batch = -1");
   EXPECT_NE(refused(wrong).find("batch has to be a whole number from 1 on"), std::string::npos);
+}
+
+// Version 1 had neither a version nor contention.
+TEST(PlanFile, OfBeforeIsReadAndOneOfALaterVersionIsNot) {
+  const test::Scratch scratch;
+  const std::string path = scratch.path() + "/plan.toml";
+  const std::string old =
+      "recipe = \"a\"\nmetric = \"loss\"\ntarget = 0.1\n\n[[workers]]\ncount = 2\nbatch = 128\n"
+      "learning_rate = 0.04\nseconds = 12.5\n";
+  test::spill(path, old);
+  const PlanFile plan = read_plan_file(path);
+  EXPECT_EQ(workers_of(plan, 2).batch, 128);
+  EXPECT_EQ(workers_of(plan, 2).contention, 0);
+  EXPECT_NE(to_toml(plan).find("version = 2\n"), std::string::npos);
+  EXPECT_EQ(to_toml(plan).find("contention"), std::string::npos);
+  const auto refused = [&](const std::string& text) {
+    test::spill(path, text);
+    return test::message_of<UsageError>([&] { read_plan_file(path); });
+  };
+  EXPECT_EQ(
+      refused("version = 3\n" + old),
+      path + ": version is 3, and this Convoy reads 1 to 2; train with the Convoy that planned");
+  EXPECT_NE(refused(old + "contention = -0.1\n").find("contention has to be a number of 0 or more"),
+            std::string::npos);
 }
 
 TEST(PlanFile, SaysWhatItWasMeasuredWith) {

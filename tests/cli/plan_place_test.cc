@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cli/plan/measure.h"
+#include "cli/plan/sweep_times.h"
 #include "cli/plan/trial.h"
 #include "cli/plan/unlike_hosts.h"
 #include "convoy/base/error.h"
@@ -83,6 +84,11 @@ TEST(PlanPlaces, BatchesOfExchangesAreThoseThatWorkersMayHave) {
   EXPECT_EQ(batch_of_exchange(batches, 12.5, 16), 256);  // of two
   EXPECT_EQ(batch_of_exchange(batches, 300, 4), 1024);   // none has so many
   EXPECT_EQ(batch_of_exchange(batches, 1, 2000), 2000);  // a sample for each
+  using Batches = std::vector<std::int64_t>;
+  EXPECT_EQ(ends_of_exchange(batches, 1, 2), (Batches{16, 1024}));
+  EXPECT_EQ(ends_of_exchange(batches, 12.5, 4), (Batches{64, 1024}));
+  EXPECT_EQ(ends_of_exchange(batches, 300, 4), Batches{1024});
+  EXPECT_EQ(ends_of_exchange(batches, 1, 2000), Batches{2000});
   // Fewer workers have as many each.
   EXPECT_EQ(batch_of_share(batches, 256 / 16.0, 16), 256);
   EXPECT_EQ(batch_of_share(batches, 256 / 16.0, 4), 64);
@@ -104,12 +110,101 @@ TEST_F(PlanWorkplace, ExchangesOfFewerWorkersHaveTheShareOfThoseOfMost) {
     told([&](std::FILE* out) { measure(planned, one, folder, out); });
     return batches_of_exchanges(folder.points(), one.batches);
   };
-  using Batches = std::map<std::int64_t, std::int64_t>;
-  EXPECT_EQ(batches(), (Batches{{2, 32}, {4, 64}}));
+  using Batches = std::map<std::int64_t, std::vector<std::int64_t>>;
+  EXPECT_EQ(batches(), (Batches{{2, {32}}, {4, {64}}}));
   // That of a number that comes later, too.
   one.workers = {2, 3, 4};
   one.batches = {8, 16, 32, 64, 512, 1000};
-  EXPECT_EQ(batches(), (Batches{{2, 32}, {3, 64}, {4, 64}}));
+  EXPECT_EQ(batches(), (Batches{{2, {32}}, {3, {64}}, {4, {64}}}));
+}
+
+std::vector<std::int64_t> batches_of(const std::vector<Exchange>& exchanges) {
+  std::vector<std::int64_t> batches;
+  for (const Exchange& exchange : exchanges) batches.push_back(exchange.batch);
+  return batches;
+}
+
+// By which what they lose to each other is told from communication.
+TEST(PlanPlaces, WorkersThatShareAHostAreTimedWithTwoBatches) {
+  Sweep sweep;
+  sweep.batches = {16, 64, 256, 1024};
+  sweep.workers = {1, 2, 4};
+  sweep.workplace = {.cores = {0, 1, 2, 3}, .places = places_of({0, 1, 2, 3}, {}), .hosts = {}};
+  plan::PlanPoints points;
+  for (const std::int64_t samples : {1, 4, 16, 64, 256})
+    points.times.push_back({samples, 1e-3 * std::max<double>(8, static_cast<double>(samples))});
+  const auto batches = [&](std::int64_t workers) {
+    return batches_of(exchanges_of(sweep, points, workers));
+  };
+  using Batches = std::vector<std::int64_t>;
+  // M_T is 8: four workers are busy with 64.
+  EXPECT_EQ(batches(4), (Batches{64, 1024}));
+  EXPECT_EQ(batches(2), (Batches{16, 256})) << "nearly the same shares";
+  sweep.memory_samples = 100;
+  EXPECT_EQ(batches(4), (Batches{64, 256}));
+  sweep.memory_samples = 0;
+  // What there is stays, and a plan of before, which had one batch, gets another.
+  points.communication = {{4, 1, 256, 2}};
+  EXPECT_EQ(batches(4), (Batches{256, 1024}));
+  points.communication.push_back({4, 1, 1024, 2});
+  EXPECT_EQ(batches(4), (Batches{256, 1024}));
+  EXPECT_EQ(batches(2), (Batches{64, 256})) << "half as much each, as near to 512 as 1024";
+  // With a host for each there is nothing to lose.
+  sweep.workplace.hosts = parse_hosts("a,b:2,c");
+  points.communication.clear();
+  EXPECT_EQ(batches(2), Batches{64});
+  EXPECT_EQ(batches(4).size(), 2u);
+  EXPECT_EQ(sweep.workplace.place(2).host_workers(), 1);
+  EXPECT_EQ(sweep.workplace.place(4).host_workers(), 2);
+  EXPECT_EQ(repetitions_of_two(2), 1);
+  EXPECT_EQ(repetitions_of_two(3), 2);
+}
+
+// Of trainings that are made up it is known how long they take.
+TEST_F(PlanWorkplace, WhatWorkersLoseToEachOtherIsToldFromCommunication) {
+  script({{"per_sample", 0.01}, {"contention", 0.1}, {"delta", 0.02}});
+  Sweep one = sweep();
+  one.batches = {8, 64, 256};
+  one.timed = {1, 4, 16, 64, 256};
+  one.workplace.cores = {0, 1};
+  one.workers = {1, 2};
+  one.repetitions = 3;
+  one.seeds = 1;
+  PlanFolder folder = open(false);
+  told([&](std::FILE* out) { measure(planned, one, folder, out); });
+  std::multiset<std::int64_t> batches;
+  for (const auto& time : folder.points().communication) {
+    batches.insert(time.batch);
+    EXPECT_EQ(time.host_workers, 2);
+  }
+  EXPECT_EQ(batches, (std::multiset<std::int64_t>{8, 8, 256, 256}));
+  const plan::Machine machine = machine_of(one, points_of(one, folder.points())).machine.machine;
+  ASSERT_EQ(machine.contention.size(), 1u);
+  EXPECT_NEAR(machine.contention[0].part, 0.1, 1e-6);
+  EXPECT_NEAR(machine.communication.delta_s, 0.02, 1e-6);
+  for (const std::int64_t batch : {8, 32, 64, 100}) {
+    const double computing = 0.1 + 0.01 * static_cast<double>(batch) / 2;
+    EXPECT_NEAR(plan::seconds_per_update(machine, batch, 2), 1.1 * computing + 0.02, 1e-5);
+  }
+}
+
+// With the smaller one there is an answer, as plans of before had it.
+TEST_F(PlanWorkplace, ExchangesLeaveOutALargerBatchThatFails) {
+  script({{"crashing", {64}}});
+  PlanFolder folder = open(false);
+  const auto time = [&](const std::vector<Exchange>& exchanges) {
+    return told([&](std::FILE* out) {
+      measure_communication(planned, folder, exchanges, {8, 64}, 2, {}, out);
+    });
+  };
+  const std::string text = time({{8, {.workers = 2}}, {64, {.workers = 2}}});
+  EXPECT_TRUE(has(text,
+                  "a batch of 64 needs more memory than there is; updates of 2 workers are "
+                  "timed with the smaller batch alone\n"))
+      << text;
+  ASSERT_EQ(folder.points().communication.size(), 2u);
+  for (const auto& measured : folder.points().communication) EXPECT_EQ(measured.batch, 8);
+  EXPECT_THROW(time({{64, {.workers = 2}}}), TrialFailure);
 }
 
 // As that of batch normalization with one sample for each worker.

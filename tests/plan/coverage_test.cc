@@ -128,6 +128,45 @@ TEST(Coverage, AWholePlan) {
   EXPECT_LE(rejected, 0.05 + allowance(2));
 }
 
+// Updates of two workers that share a host, with two shares of a batch, as plans time them: twice
+// each. Batches between these are predicted by both fits together.
+TEST(Coverage, Contention) {
+  Machine machine;
+  machine.seconds_per_sample = 2e-4;
+  machine.knee_samples = 12;
+  machine.contention = {{2, 0.07}};
+  machine.communication.kind = CommunicationKind::constant;
+  machine.communication.delta_s = 1e-3;
+  Counter part("c"), delta("delta, with c"), middle("an update between"), none("c = 0");
+  for_seeds([&](std::uint64_t seed) {
+    RandomStream random(41, seed);
+    const FitOptions options{kRounds, seed};
+    const auto alone = times(machine, powers(4), 3, log_normal(0.03), random);
+    const ComputeFit compute = fit_compute(alone, options);
+    const auto fitted = [&](const Machine& truth) {
+      std::vector<CommunicationSample> samples;
+      for (const std::int64_t batch : {32, 32, 1024, 1024}) {
+        const double seconds = seconds_per_update(truth, batch, 2);
+        samples.push_back({2, 1e-7, batch, seconds * log_normal(0.03)(random)});
+      }
+      return fit_communication(samples, alone, compute, options);
+    };
+    const CommunicationFit fit = fitted(machine);
+    part.add(fit.contention.at(0).part.interval, 0.07);
+    delta.add(fit.delta_s.interval, 1e-3);
+    const MeasuredMachine measured = measured_machine(compute, fit);
+    std::vector<double> drawn;
+    for (std::size_t i = 0; i < fit.draws.size(); ++i)
+      drawn.push_back(seconds_per_update(machine_of_draw(measured, i), 200, 2));
+    middle.add(interval_of(drawn), seconds_per_update(machine, 200, 2));
+    Machine free = machine;
+    free.contention.clear();
+    none.add(fitted(free).contention.at(0).part.interval, 0);
+  });
+  for (const Counter* counter : {&part, &delta, &middle}) counter->expect();
+  none.expect(0.03);  // it is no less than nothing, so that it can be missed on one side alone
+}
+
 // The paper's experiments other than MNIST's: few batches, runs hardly repeated.
 TEST(Coverage, FewRuns) {
   const Training once{{800, 20000}, powers(2), 1, log_normal(0.1)};

@@ -30,6 +30,7 @@ TEST(Points, AreThereAgainAfterAResume) {
     file.add(TimeSample{64, 0.0123});
     file.add(CommunicationSample{4, 1e-300});
     file.add(CommunicationSample{4, 0.5, 256, 0.75});
+    file.add(CommunicationSample{4, 0.5, 256, 0.75, 2});
     EXPECT_EQ(file.points().runs.size(), 1u);
   }
   PointsFile file(path, kHeader);
@@ -39,7 +40,9 @@ TEST(Points, AreThereAgainAfterAResume) {
   EXPECT_EQ(points.runs[0], some_run(std::numeric_limits<std::uint64_t>::max()));
   ASSERT_EQ(points.times.size(), 1u);
   EXPECT_EQ(points.times[0].seconds, 0.0123);
-  ASSERT_EQ(points.communication.size(), 2u);
+  ASSERT_EQ(points.communication.size(), 3u);
+  EXPECT_EQ(points.communication[1].host_workers, 0);
+  EXPECT_EQ(points.communication[2].host_workers, 2);
   EXPECT_EQ(points.communication[0].seconds, 1e-300);
   EXPECT_EQ(points.communication[0].batch, 0);
   EXPECT_EQ(points.communication[1].batch, 256);

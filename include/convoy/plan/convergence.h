@@ -20,6 +20,8 @@ double convergence_seconds(const UpdateLaw& law, const Machine& machine, std::in
                            std::int64_t workers);
 
 // Equation 5, and 7 for P = 1: (N_inf + alpha/M) (gamma max(M/P, M_T) + Delta(P)). 1 <= P <= M.
+// Here as in all that follows gamma, and the overhead, are 1 + c(P) times as long where the machine
+// has contention.
 double ideal_convergence_seconds(const UpdateLaw& law, const Machine& machine, double batch,
                                  std::int64_t workers);
 

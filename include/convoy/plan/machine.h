@@ -58,6 +58,15 @@ struct ComputePoint {
   bool operator==(const ComputePoint&) const = default;
 };
 
+// This is how much longer workers compute that share hosts: they share memory, caches and the
+// processor's clock, too, so that it grows with what each of them computes, as communication does
+// not.
+struct ContentionPoint {
+  std::int64_t workers = 0;  // >= 2, on all hosts together
+  double part = 0;           // c, >= 0: each takes 1 + c times as long as one worker alone
+  bool operator==(const ContentionPoint&) const = default;
+};
+
 struct Machine {
   double seconds_per_sample = 0;  // gamma, with a whole processor
   double knee_samples = 1;        // M_T: fewer samples than these take no less time
@@ -71,6 +80,8 @@ struct Machine {
   // last point's gamma goes on from there; UsageError where it is 0. Closed forms need equation 4
   // and refuse a table: see of_equation_4.
   std::vector<ComputePoint> table;
+  // By workers, ascending; empty: they cost each other nothing. See contention_part().
+  std::vector<ContentionPoint> contention;
   // The most samples that a worker's memory holds; 0: nothing says. No batch gives a worker more.
   std::int64_t memory_samples = 0;
   Communication communication;
@@ -95,6 +106,15 @@ std::int64_t most_samples(const Machine& machine);
 // an update from `samples`, > 0.
 double compute_seconds(const Machine& machine, double samples);
 
+// Gives c(P): what P workers lose to each other while they compute, as a part of what one alone
+// takes. It is 0 for P = 1, where it grows from, and linear over P up to each point of the
+// machine's contention. More workers than the last point's are on more hosts, so that they have its
+// part.
+double contention_part(const Machine& machine, std::int64_t workers);
+
+// (1 + c(P)) Gamma(M): the time in which P workers, each of `samples`, > 0, compute an update.
+double compute_seconds(const Machine& machine, double samples, std::int64_t workers);
+
 // This is a part of the data whose loss is computed every so many updates.
 struct Validation {
   std::int64_t every_updates = 1;  // N, >= 1
@@ -107,8 +127,9 @@ struct Validation {
 double compute_seconds_with_validation(const Machine& machine, double samples,
                                        const Validation& validation);
 
-// Equation 3: T_update(M, P) = Gamma(ceil(M/P)) + Delta(P). Where P does not divide M, some
-// workers have one sample more, and the others wait for them. UsageError for P > M.
+// Equation 3, with contention: T_update(M, P) = (1 + c(P)) Gamma(ceil(M/P)) + Delta(P). Where P
+// does not divide M, some workers have one sample more, and the others wait for them. UsageError
+// for P > M.
 double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64_t workers);
 
 // Writes a machine as TOML, and reads it back:
@@ -123,6 +144,7 @@ double seconds_per_update(const Machine& machine, std::int64_t batch, std::int64
 //   processor_share = 1.0                       # default
 //   memory_samples = 256                        # default: no limit
 //   table = [{samples = 1, seconds = 0.002}]    # optional
+//   contention = [{workers = 2, part = 0.05}]   # optional; not in files of before
 //   [communication]                             # without it communication is unknown
 //   kind = "ring"
 //   delta_s = 0.012                             # or gradient_bytes and bandwidth_bytes_per_s; one

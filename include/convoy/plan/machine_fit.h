@@ -71,6 +71,8 @@ struct CommunicationSample {
   // that it is not known.
   std::int64_t batch = 0;
   double update_s = 0;  // of the whole update that it is a part of; 0: not known
+  // The most of the workers that are on one host; 0: all of them, as nothing else is known.
+  std::int64_t host_workers = 0;
 };
 
 // Gives the same with Delta(P) as equation 3 has it, T(M, P) - Gamma(M/P): what an update of P
@@ -83,15 +85,24 @@ struct CommunicationSample {
 std::vector<CommunicationSample> beyond_compute(std::vector<CommunicationSample> samples,
                                                 const std::vector<TimeSample>& times);
 
+// This is c(P), what P workers on shared hosts lose to each other while they compute.
+struct ContentionFit {
+  std::int64_t workers = 0;
+  Estimate part;
+  std::vector<double> draws;  // of part, by the same numbers as delta_s
+};
+
 struct CommunicationFit {
   CommunicationKind kind = CommunicationKind::constant;
   Estimate delta_s;
+  std::vector<ContentionFit> contention;  // by workers; empty: nothing tells
   double scatter = 0;
   std::vector<double> residuals;
   std::vector<std::size_t> outliers;
   double lack_of_fit = 1;
   std::vector<std::string> warnings;
-  std::vector<double> draws;  // of delta_s
+  std::vector<double> draws;                 // of delta_s
+  std::vector<CommunicationSample> samples;  // Delta(P) as it was seen; what a picture shows
 };
 
 // delta of one kind: constant, server, ring or tree, without latency. Warns where times between as
@@ -105,6 +116,17 @@ CommunicationFit fit_communication(const std::vector<CommunicationSample>& sampl
 CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
                                    const FitOptions& options = {});
 
+// Fits contention and communication together to whole updates, which several workers on one host
+// have made with two shares of a batch or more: T(M, P) = (1 + c) Gamma(M/P) + Delta(P), c >= 0. A
+// part of what such an update takes beyond what one worker alone takes for its share grows with the
+// share (`compute` has Gamma, fitted to `times`), and by that it is told from communication.
+// Numbers of workers of which as many are on one host have one c; with one worker on each host it
+// is 0. Where each number of workers was timed with one share, nothing tells c: then this is the
+// fit of what beyond_compute() makes of them. Draws go with those of `compute` by their numbers.
+CommunicationFit fit_communication(const std::vector<CommunicationSample>& samples,
+                                   const std::vector<TimeSample>& times, const ComputeFit& compute,
+                                   const FitOptions& options = {});
+
 // Gives the means over each P, robust as above: a Communication of kind table.
 Communication communication_table(const std::vector<CommunicationSample>& samples);
 
@@ -113,6 +135,7 @@ struct MeasuredMachine {
   Machine machine;
   std::vector<ComputeDraw> compute_draws;
   std::vector<double> delta_draws;
+  std::vector<std::vector<double>> contention_draws = {};  // by points of machine.contention
   // Times on one side of the knee are all that there are: M_T is what `machine` says at least (and
   // gamma what it says at most), or M_T is that at most.
   bool knee_is_least = false;

@@ -6,7 +6,8 @@
 //    "diverged": false, "reached": [[0.3, 410]], "stopped": "limit"}
 //   {"kind": "machine", "name": "AMD EPYC 7B13, 4 cores"}
 //   {"kind": "time", "samples": 64, "seconds": 0.0123}
-//   {"kind": "communication", "workers": 4, "seconds": 0.005, "batch": 256, "update_s": 0.0171}
+//   {"kind": "communication", "workers": 4, "seconds": 0.005, "batch": 256, "update_s": 0.0171,
+//    "host_workers": 4}
 //
 // The first line says what is measured, the others follow in any order, but that a run's last line
 // takes the place of those before it, and that times are of the machine that was last named. A line

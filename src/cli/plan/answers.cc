@@ -23,13 +23,16 @@ std::string first_to_last(const std::vector<Point>& table, const Name& name) {
 void warn_of_communication(const plan::PlanPoints& points, plan::BatchChoice& choice) {
   const std::int64_t count = choice.workers;
   std::set<std::int64_t> timed;
-  double share = 0;
+  double least = 0, most = 0;  // shares
   std::int64_t nearest = 0;
   for (const plan::CommunicationSample& sample : points.communication) {
     timed.insert(sample.workers);
     if (sample.batch == 0 || sample.workers > count || sample.workers < nearest) continue;
+    const double share = static_cast<double>(sample.batch) / static_cast<double>(sample.workers);
+    const bool first = sample.workers != nearest;
     nearest = sample.workers;
-    share = static_cast<double>(sample.batch) / static_cast<double>(sample.workers);
+    least = first ? share : std::min(least, share);
+    most = first ? share : std::max(most, share);
   }
   if (timed.empty() || count == 1) return;
   if (count > *timed.rbegin()) {
@@ -42,8 +45,9 @@ void warn_of_communication(const plan::PlanPoints& points, plan::BatchChoice& ch
   }
   constexpr double kFar = 4;
   const double chosen = static_cast<double>(choice.batch) / static_cast<double>(count);
-  if (share == 0 || std::max(chosen / share, share / chosen) <= kFar) return;
-  choice.warnings.push_back("communication was timed with " + short_text(share) +
+  if (least == 0 || std::max(chosen / most, least / chosen) <= kFar) return;
+  choice.warnings.push_back("communication was timed with " + short_text(least) +
+                            (most > least ? " to " + short_text(most) : "") +
                             " samples for each worker, and batch " + std::to_string(choice.batch) +
                             " gives each of " + std::to_string(count) + " " + short_text(chosen) +
                             ": computation hides another part of it then; `convoy plan check` says "
@@ -57,7 +61,8 @@ PlannedMachine fit_machine(const plan::PlanPoints& points) {
   result.compute = plan::fit_compute(points.times);
   constexpr std::size_t kFewest = 2;
   if (points.communication.size() >= kFewest) {
-    result.communication = plan::fit_communication(points.communication);
+    result.communication =
+        plan::fit_communication(points.communication, points.times, *result.compute);
     result.machine = plan::measured_machine(*result.compute, *result.communication);
   } else {
     result.machine = plan::measured_machine(*result.compute);
@@ -113,6 +118,27 @@ std::string table_text(const std::vector<plan::ComputePoint>& table) {
   return first_to_last(table, [](const plan::ComputePoint& point) {
     return "for " + std::to_string(point.samples) + (point.samples == 1 ? " sample" : " samples");
   });
+}
+
+std::string contention_text(const PlannedMachine& machine,
+                            std::string (*text)(const plan::Estimate&)) {
+  std::string all;
+  const auto add = [&all](std::int64_t workers, const std::string& part) {
+    all += (all.empty() ? "" : ", ") + part + " with " + std::to_string(workers) + " workers";
+  };
+  constexpr double kPercent = 100;
+  const auto percent = [&](const plan::Estimate& part) {
+    return text(
+        {kPercent * part.value, {kPercent * part.interval.low, kPercent * part.interval.high}});
+  };
+  if (machine.communication) {
+    for (const plan::ContentionFit& one : machine.communication->contention)
+      add(one.workers, percent(one.part));
+    return all;
+  }
+  for (const plan::ContentionPoint& one : machine.machine.machine.contention)
+    add(one.workers, short_text(kPercent * one.part) + "%");
+  return all;
 }
 
 std::string table_text(const plan::Communication& communication) {

@@ -54,6 +54,11 @@ void add_warning(Answers& answers, std::int64_t workers, const std::string& warn
 std::string table_text(const std::vector<plan::ComputePoint>& table);
 std::string table_text(const plan::Communication& communication);
 
+// "4.5% (2.1% to 6.9%) with 2 workers": by how much longer workers compute that share hosts, where
+// anything says it. `text` gives a part of it in percent, with its interval.
+std::string contention_text(const PlannedMachine& machine,
+                            std::string (*text)(const plan::Estimate&));
+
 // The answer to the hardest level in one line: "soonest to loss 0.3: 1 worker, batch 16, rate
 // 0.0707: 275 ms (248 ms to 304 ms); 4 workers take 364 ms".
 std::string answer_text(const Answers& answers);

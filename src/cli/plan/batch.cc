@@ -151,7 +151,8 @@ PlanFile plan_file_of(const Answers& answers, const Planned& planned, const Swee
                    compared_part(planned.recipe)};
   for (const plan::BatchChoice& choice : hardest.choices) {
     file.workers.push_back(
-        {choice.workers, choice.batch, choice.learning_rate, choice.seconds.value});
+        {choice.workers, choice.batch, choice.learning_rate, choice.seconds.value,
+         plan::contention_part(answers.machine.machine.machine, choice.workers)});
   }
   return file;
 }

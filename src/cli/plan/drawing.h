@@ -70,7 +70,7 @@ inline Plot blank_in_halves(std::string description, std::string x_label) {
 // Seconds of an update, not counting that samples are whole.
 inline double update_seconds(const plan::Machine& machine, double batch, std::int64_t workers) {
   return value_or_none([&] {
-    return plan::compute_seconds(machine, batch / static_cast<double>(workers)) +
+    return plan::compute_seconds(machine, batch / static_cast<double>(workers), workers) +
            plan::communication_seconds(machine.communication, workers);
   });
 }

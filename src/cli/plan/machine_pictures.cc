@@ -78,7 +78,9 @@ void add_times_pictures(Page& page, const PlanReport& report) {
   page.begin_row();
   page.picture(std::string("Time of an update, ") + unit.name, legend, std::move(plot));
 
-  const auto& exchanges = report.points.communication;
+  const auto& fitted = report.answers.machine.communication;
+  const std::vector<plan::CommunicationSample> exchanges =
+      fitted ? fitted->samples : plan::beyond_compute(report.points.communication, times);
   if (exchanges.empty()) return page.end_row();
   double longest = 0;
   std::int64_t last = 2;

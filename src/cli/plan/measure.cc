@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "cli/plan/trial.h"
@@ -135,7 +136,8 @@ bool measure_one_exchange(const Planned& planned, PlanFolder& folder, const Exch
   const auto times = time_updates(planned, folder, exchange.batch, exchange.place, deadline);
   if (!times) return false;
   folder.add(plan::CommunicationSample{workers, std::max(times->exposed_communication, kLeast),
-                                       exchange.batch, times->seconds});
+                                       exchange.batch, times->seconds,
+                                       exchange.place.host_workers()});
   std::fprintf(out, "communication of %d workers: %s of an update's %s, of %s\n", workers,
                format_seconds(times->exposed_communication).c_str(),
                format_seconds(times->seconds).c_str(), samples_text(exchange.batch).c_str());
@@ -200,14 +202,31 @@ void measure_communication(const Planned& planned, PlanFolder& folder,
                            std::vector<Exchange> exchanges,
                            const std::vector<std::int64_t>& batches, int repetitions,
                            const Deadline& deadline, std::FILE* out) {
+  std::set<int> failed;  // numbers of workers, with the larger batch
+  const auto is_second = [&](const Exchange& exchange) {
+    return &exchange != exchanges.data() &&
+           (&exchange - 1)->place.workers == exchange.place.workers;
+  };
+  const auto left_out = [&](const Exchange& exchange) {
+    return is_second(exchange) && failed.contains(exchange.place.workers);
+  };
   for (int repetition = 1; repetition <= repetitions; ++repetition) {
     for (Exchange& exchange : exchanges) {
       const auto& times = folder.points().communication;
       const auto done = std::count_if(times.begin(), times.end(), [&](const auto& time) {
         return time.workers == exchange.place.workers && time.batch == exchange.batch;
       });
-      if (done >= repetition) continue;
-      if (!measure_fitting_exchange(planned, folder, exchange, batches, deadline, out)) return;
+      if (done >= repetition || left_out(exchange)) continue;
+      try {
+        if (!measure_fitting_exchange(planned, folder, exchange, batches, deadline, out)) return;
+      } catch (const TrialFailure& failure) {
+        // One that memory does not hold, say. With the smaller one there is an answer.
+        if (!is_second(exchange)) throw;
+        std::fprintf(out, "%s; updates of %d workers are timed with the smaller batch alone\n",
+                     failure.what(), exchange.place.workers);
+        std::fflush(out);
+        failed.insert(exchange.place.workers);
+      }
     }
   }
 }

@@ -63,9 +63,11 @@ struct Exchange {
   Place place;
 };
 
-// Measures communication likewise, in each of `exchanges`; times with other batches don't count.
-// Where there is no training with a batch between so many, the next larger of `batches` (ascending)
-// takes its place; UsageError where there is none.
+// Times updates of several workers likewise, in each of `exchanges` (ascending for each number of
+// workers); times with other batches don't count. Where there is no training with a batch between
+// so many, the next larger of `batches` (ascending) takes its place; UsageError where there is
+// none. Where trainings fail with the larger of two, it is left out; TrialFailure where they do
+// with the smaller.
 void measure_communication(const Planned& planned, PlanFolder& folder,
                            std::vector<Exchange> exchanges,
                            const std::vector<std::int64_t>& batches, int repetitions,

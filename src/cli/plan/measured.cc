@@ -28,9 +28,13 @@ void take_draws(const plan::PlanPoints& points, Measured& measured) {
     return;  // there are no times, or too few
   }
   plan::Machine again = fitted.machine.machine;
-  if (again.communication == measured.machine.communication)
+  if (again.communication == measured.machine.communication &&
+      again.contention == measured.machine.contention) {
     measured.delta_draws = fitted.machine.delta_draws;
+    measured.contention_draws = fitted.machine.contention_draws;
+  }
   again.communication = measured.machine.communication;
+  again.contention = measured.machine.contention;
   again.name = measured.machine.name;
   again.model = measured.machine.model;
   again.memory_samples = measured.machine.memory_samples;

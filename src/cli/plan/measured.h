@@ -29,9 +29,12 @@ struct Measured {
   // How sure the machine is, where it is the one that the folder's times make.
   std::vector<plan::ComputeDraw> compute_draws = {};
   std::vector<double> delta_draws = {};
+  std::vector<std::vector<double>> contention_draws = {};
   std::vector<std::string> warnings = {};  // what is to be borne in mind of the machine
 
-  plan::MeasuredMachine with_draws() const { return {machine, compute_draws, delta_draws}; }
+  plan::MeasuredMachine with_draws() const {
+    return {machine, compute_draws, delta_draws, contention_draws};
+  }
   double level() const { return planned.goal.hardest(); }
 };
 

@@ -5,6 +5,12 @@
 
 namespace convoy::cli {
 
+int Place::host_workers() const {
+  int most = hosts.empty() ? workers : 1;
+  for (const HostSlots& host : hosts) most = std::max(most, host.slots);
+  return most;
+}
+
 std::vector<Place> places_of(const std::vector<int>& cores, const std::vector<std::string>& gpus,
                              int threads) {
   std::vector<Place> places;

@@ -14,6 +14,9 @@ struct Place {
   std::string gpu = {};  // the only one that it sees, as CUDA_VISIBLE_DEVICES names it; empty: any
   int workers = 1;
   std::vector<HostSlots> hosts = {};  // where they are; empty: here
+
+  // The most of the workers that are on one host.
+  int host_workers() const;
 };
 
 // For one worker each: `threads` cores each, all of them where there are fewer; or each of `gpus`

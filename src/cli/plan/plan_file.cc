@@ -14,6 +14,9 @@
 namespace convoy::cli {
 namespace {
 
+// 1 had no contention.
+constexpr std::int64_t kPlanFileVersion = 2;
+
 class Reader {
  public:
   Reader(const std::string& path, const toml::table& table) : path_(path), table_(table) {}
@@ -36,6 +39,12 @@ class Reader {
   }
   std::int64_t count_if_there(const char* key) const {
     return table_.contains(key) ? count(key) : 0;
+  }
+  double part_if_there(const char* key) const {
+    if (!table_.contains(key)) return 0;
+    const double value = number(key, false);
+    if (value < 0) bad(key, "a number of 0 or more");
+    return value;
   }
   std::vector<std::string> texts(const char* key) const {
     const toml::array* list = table_[key].as_array();
@@ -91,6 +100,7 @@ bool is_planned_key(const std::string& override) {
 
 std::string to_toml(const PlanFile& plan) {
   std::string text(kPlanMark);
+  text += "version = " + std::to_string(kPlanFileVersion) + "\n";
   text += "recipe = " + toml_string(plan.recipe) + "\n";
   text += "metric = " + toml_string(plan.metric) + "\n";
   text += "target = " + toml_number(plan.target) + "\n";
@@ -99,6 +109,7 @@ std::string to_toml(const PlanFile& plan) {
     text += "batch = " + std::to_string(one.batch) + "\n";
     text += "learning_rate = " + toml_number(one.learning_rate) + "\n";
     text += "seconds = " + toml_number(one.seconds) + "\n";
+    if (one.contention > 0) text += "contention = " + toml_number(one.contention) + "\n";
   }
   if (plan.measured) text += to_toml(*plan.measured);
   return text;
@@ -108,6 +119,11 @@ PlanFile read_plan_file(const std::string& path) {
   constexpr std::size_t kLimit = std::size_t{1} << 20;
   const toml::table table = parse_toml(read_text_file(path, kLimit), path);
   const Reader reader(path, table);
+  if (const std::int64_t version = reader.count_if_there("version"); version > kPlanFileVersion) {
+    throw UsageError(path + ": version is " + std::to_string(version) +
+                     ", and this Convoy reads 1 to " + std::to_string(kPlanFileVersion) +
+                     "; train with the Convoy that planned");
+  }
   PlanFile plan{reader.text("recipe"), reader.text("metric"), reader.number("target", false), {}};
   const toml::array* workers = table["workers"].as_array();
   if (workers == nullptr || workers->empty() || !workers->is_array_of_tables())
@@ -115,7 +131,8 @@ PlanFile read_plan_file(const std::string& path) {
   for (const toml::node& node : *workers) {
     const Reader one(path, *node.as_table());
     plan.workers.push_back({one.count("count"), one.count("batch"),
-                            one.number("learning_rate", true), one.number("seconds", true)});
+                            one.number("learning_rate", true), one.number("seconds", true),
+                            one.part_if_there("contention")});
   }
   if (const toml::node* measured = table.get("measured")) {
     if (!measured->is_table()) throw UsageError(path + ": measured has to be a table");

@@ -1,5 +1,6 @@
 // plan.toml: what `convoy plan batch` says, for `convoy train --plan`.
 //
+//   version = 2           # files of before, which are of version 1, say nothing
 //   recipe = "lenet-mnist"
 //   metric = "loss"
 //   target = 0.1
@@ -9,6 +10,8 @@
 //   batch = 128
 //   learning_rate = 0.04
 //   seconds = 12.5        # to the target, predicted
+//   contention = 0.05     # by how much longer its workers compute than one alone, as a part of
+//                         # that; missing where nothing tells it, and in files of before: 0
 //
 //   [measured]            # what the answers hold for; not in files of before
 //   machine = "AMD EPYC 7B13, 4 cores"
@@ -31,6 +34,7 @@ struct PlanFile {
     std::int64_t batch = 0;
     double learning_rate = 0;
     double seconds = 0;
+    double contention = 0;  // by which part longer they compute than one worker alone
   };
   struct MeasuredWith {
     std::string machine;       // empty: nothing says
@@ -48,7 +52,8 @@ struct PlanFile {
 
 std::string to_toml(const PlanFile& plan);
 
-// Throws UsageError naming the file, and the line where there is one, for what is no such plan.
+// Throws UsageError naming the file, and the line where there is one, for what is no such plan, or
+// one of a later version.
 PlanFile read_plan_file(const std::string& path);
 
 // What the plan says for so many workers. Throws UsageError naming those that it has.

@@ -54,8 +54,17 @@ std::string communication_text(const PlannedMachine& machine) {
          (c.latency_s > 0 ? ", latency " + seconds_text(c.latency_s) : "");
 }
 
+std::string percent_text(double percent) { return short_text(percent) + "%"; }
+
+std::string percents_text(const plan::Estimate& percents) {
+  return text_of(percents, percent_text);
+}
+
 void print_machine(const PlannedMachine& machine, std::FILE* out) {
   std::fprintf(out, "update on one worker: %s\n", compute_text(machine).c_str());
+  const std::string longer = contention_text(machine, percents_text);
+  if (!longer.empty())
+    std::fprintf(out, "workers that share a host compute longer: %s\n", longer.c_str());
   const plan::CommunicationKind kind = machine.machine.machine.communication.kind;
   if (kind != plan::CommunicationKind::none && kind != plan::CommunicationKind::unknown) {
     std::fprintf(out, "communication that computation does not hide: %s\n",
@@ -118,6 +127,15 @@ Json row_of(const PlannedMachine& machine) {
   // In the place of the model, where there is one.
   for (const plan::ComputePoint& point : m.table)
     row["seconds_by_samples"].push_back({point.samples, point.seconds});
+  for (std::size_t i = 0; i < m.contention.size(); ++i) {
+    Json one{{"workers", m.contention[i].workers}};
+    if (machine.communication) {
+      add(one, "part", machine.communication->contention.at(i).part);
+    } else {
+      one["part"] = m.contention[i].part;
+    }
+    row["contention"].push_back(one);
+  }
   row["communication"] = std::string(plan::name(m.communication.kind));
   if (machine.communication) {
     add(row, "delta_s", machine.communication->delta_s);

@@ -35,6 +35,12 @@ std::string with_interval(const plan::Estimate& estimate, std::string (*text)(do
          text(estimate.interval.high) + "</span>";
 }
 
+std::string percent_in_html(double percent) { return short_text(percent) + "%"; }
+
+std::string percents_in_html(const plan::Estimate& percents) {
+  return with_interval(percents, percent_in_html);
+}
+
 std::string time_and_batch(const std::optional<plan::BatchTime>& time) {
   if (!time) return kUnknown;
   return seconds_text(time->seconds) + " <span class=\"soft\">batch " +
@@ -117,6 +123,8 @@ void add_machine(Page& page, const PlannedMachine& machine) {
     facts.emplace_back("fewer take no less than M_T", batch_text(m.knee_samples));
     if (m.overhead_s > 0) facts.emplace_back("an update takes besides", seconds_text(m.overhead_s));
   }
+  const std::string longer = contention_text(machine, percents_in_html);
+  if (!longer.empty()) facts.emplace_back("workers that share a host compute longer", longer);
   if (kind == plan::CommunicationKind::table) {
     facts.emplace_back("communication takes", table_text(m.communication));
   } else if (kind != plan::CommunicationKind::none && kind != plan::CommunicationKind::unknown) {

@@ -58,8 +58,7 @@ class Budgeted {
                                 out_);
       }
       if (best.kind == Candidate::Kind::communication) {
-        return measure_one_exchange(
-            planned_, folder_, exchange_of(sweep_, folder_.points(), best.size), deadline, out_);
+        return measure_one_exchange(planned_, folder_, fewest_timed(best.size), deadline, out_);
       }
       // Where no run is added, times can still be.
       if (!ran && run(candidates, suggestions, updates) > 0) return true;
@@ -85,6 +84,20 @@ class Budgeted {
         candidates.push_back({Candidate::Kind::communication, count, kTime});
     }
     return candidates;
+  }
+
+  // The batch of so many workers that was timed least often.
+  Exchange fewest_timed(std::int64_t workers) const {
+    const std::vector<Exchange> all = exchanges_of(sweep_, folder_.points(), workers);
+    const auto count = [&](const Exchange& exchange) {
+      const auto& times = folder_.points().communication;
+      return std::count_if(times.begin(), times.end(), [&](const auto& time) {
+        return time.workers == workers && time.batch == exchange.batch;
+      });
+    };
+    return *std::min_element(all.begin(), all.end(), [&](const Exchange& a, const Exchange& b) {
+      return count(a) < count(b);
+    });
   }
 
   // The best runs, one at each place. How many there were.

@@ -30,12 +30,16 @@ struct Sweep {
   Workplace workplace;                   // of updates that are timed; runs are at its places, here
 };
 
-// The batch with which communication between the most workers is timed: the one in the middle (the
-// smaller of two) of those that workers may be given, with M_T samples (`knee`) for each of them at
-// least, as the best batch has (equation 9); the largest where none has so many. At least a sample
+// The batches with which updates of the most workers are timed, out of those that workers may be
+// given, with M_T samples (`knee`) for each of them at least, as the best batch has (equation 9):
+// the one in the middle (the smaller of two); the largest where none has so many. At least a sample
 // for each.
 std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
                                std::int64_t workers);
+// The smallest and the largest of the same, between which an update is told for any batch: once
+// where they are the same. They are for workers that share a host.
+std::vector<std::int64_t> ends_of_exchange(const std::vector<std::int64_t>& batches, double knee,
+                                           std::int64_t workers);
 
 // The one with which that between fewer is timed: of those with a sample for each, that which gives
 // each worker the most nearly `share` samples. Communication that computation hides is no longer
@@ -43,13 +47,14 @@ std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double 
 std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double share,
                             std::int64_t workers);
 
-// Gives, for each number of workers whose communication was timed with one of `batches` (or a
-// sample for each worker, where that is more), the batch of the last such time.
-std::map<std::int64_t, std::int64_t> batches_of_exchanges(const plan::PlanPoints& points,
-                                                          const std::vector<std::int64_t>& batches);
+// Gives, for each number of workers whose updates were timed with some of `batches` (or a sample
+// for each worker, where that is more), these, ascending. With one worker on each host it is the
+// batch of the last such time alone: with others a different part of communication is hidden.
+std::map<std::int64_t, std::vector<std::int64_t>> batches_of_exchanges(
+    const plan::PlanPoints& points, const std::vector<std::int64_t>& batches);
 
-// The points that count for this sweep: times of communication with other batches, or batches that
-// are not known, do not; others are what plan::beyond_compute() makes of them.
+// The points that count for this sweep: times of several workers with other batches, or batches
+// that are not known, do not.
 plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points);
 
 // The runs of a seed, in an order in which each further one says something new: the largest and the

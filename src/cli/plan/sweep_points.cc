@@ -25,17 +25,29 @@ std::map<std::int64_t, double> costs_of_runs(const plan::PlanPoints& points) {
   return costs;
 }
 
-}  // namespace
-
-std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
-                               std::int64_t workers) {
+// The smallest that keeps workers busy, or the largest.
+std::vector<std::int64_t>::const_iterator first_busy(const std::vector<std::int64_t>& batches,
+                                                     double knee, std::int64_t workers) {
   const double least = std::max(knee, 1.0) * static_cast<double>(workers);
   const auto first = std::find_if(batches.begin(), batches.end(), [least](std::int64_t batch) {
     return static_cast<double>(batch) >= least;
   });
-  const std::int64_t batch =
-      first == batches.end() ? batches.back() : *(first + (batches.end() - first - 1) / 2);
-  return std::max(batch, workers);
+  return first == batches.end() ? batches.end() - 1 : first;
+}
+
+}  // namespace
+
+std::int64_t batch_of_exchange(const std::vector<std::int64_t>& batches, double knee,
+                               std::int64_t workers) {
+  const auto first = first_busy(batches, knee, workers);
+  return std::max(*(first + (batches.end() - first - 1) / 2), workers);
+}
+
+std::vector<std::int64_t> ends_of_exchange(const std::vector<std::int64_t>& batches, double knee,
+                                           std::int64_t workers) {
+  std::vector<std::int64_t> ends{std::max(*first_busy(batches, knee, workers), workers)};
+  if (batches.back() > ends.front()) ends.push_back(batches.back());
+  return ends;
 }
 
 std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double share,
@@ -49,14 +61,17 @@ std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double sha
   return std::max(*nearest, workers);
 }
 
-std::map<std::int64_t, std::int64_t> batches_of_exchanges(
+std::map<std::int64_t, std::vector<std::int64_t>> batches_of_exchanges(
     const plan::PlanPoints& points, const std::vector<std::int64_t>& batches) {
-  std::map<std::int64_t, std::int64_t> known;
+  std::map<std::int64_t, std::vector<std::int64_t>> known;
   for (const plan::CommunicationSample& time : points.communication) {
     const bool trained = std::find(batches.begin(), batches.end(), time.batch) != batches.end();
-    if (trained || (time.batch == time.workers && batches.back() < time.workers))
-      known[time.workers] = time.batch;
+    if (!trained && !(time.batch == time.workers && batches.back() < time.workers)) continue;
+    std::vector<std::int64_t>& own = known[time.workers];
+    if (time.host_workers == 1) own.clear();
+    if (std::find(own.begin(), own.end(), time.batch) == own.end()) own.push_back(time.batch);
   }
+  for (auto& [workers, own] : known) std::sort(own.begin(), own.end());
   return known;
 }
 
@@ -64,9 +79,10 @@ plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points) {
   const auto known = batches_of_exchanges(points, sweep.batches);
   std::erase_if(points.communication, [&known](const plan::CommunicationSample& time) {
     const auto found = known.find(time.workers);
-    return found == known.end() || found->second != time.batch;
+    if (found == known.end()) return true;
+    const std::vector<std::int64_t>& own = found->second;
+    return std::find(own.begin(), own.end(), time.batch) == own.end();
   });
-  points.communication = plan::beyond_compute(std::move(points.communication), points.times);
   return points;
 }
 

@@ -1,8 +1,9 @@
 #include "cli/plan/sweep_times.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "convoy/base/error.h"
 
@@ -18,17 +19,39 @@ double knee_of(const plan::PlanPoints& points) {
   }
 }
 
-// How many of `wanted` repetitions of the sizes there are.
-template <class Sample>
-std::int64_t measured(const std::vector<Sample>& samples, std::int64_t Sample::*size,
-                      const std::vector<std::int64_t>& sizes, int wanted) {
+// How many of `wanted` repetitions of each there are; `is_one` tells whether a sample is one.
+template <class Sample, class Size, class IsOne>
+std::int64_t measured(const std::vector<Sample>& samples, const std::vector<Size>& sizes,
+                      int wanted, const IsOne& is_one) {
   std::int64_t sum = 0;
-  for (const std::int64_t one : sizes) {
+  for (const Size& size : sizes) {
     sum += std::min<std::int64_t>(
         wanted, std::count_if(samples.begin(), samples.end(),
-                              [&](const Sample& sample) { return sample.*size == one; }));
+                              [&](const Sample& sample) { return is_one(sample, size); }));
   }
   return sum;
+}
+
+// What memory holds of so many workers' batches; the smallest where it holds none.
+std::vector<std::int64_t> held_batches(const Sweep& sweep, std::int64_t workers) {
+  std::vector<std::int64_t> batches = sweep.batches;
+  while (sweep.memory_samples > 0 && batches.size() > 1 &&
+         batches.back() > sweep.memory_samples * workers)
+    batches.pop_back();
+  return batches;
+}
+
+// Shares of a batch, of the most workers that are timed.
+std::vector<double> shares_of_exchanges(const Sweep& sweep, double knee, bool several) {
+  const std::int64_t most = measurable_workers(sweep).back();
+  const std::vector<std::int64_t> batches = held_batches(sweep, most);
+  const std::vector<std::int64_t> wanted =
+      several ? ends_of_exchange(batches, knee, most)
+              : std::vector<std::int64_t>{batch_of_exchange(batches, knee, most)};
+  std::vector<double> shares;
+  for (const std::int64_t batch : wanted)
+    shares.push_back(static_cast<double>(batch) / static_cast<double>(most));
+  return shares;
 }
 
 }  // namespace
@@ -45,16 +68,45 @@ std::vector<std::int64_t> measurable_workers(const Sweep& sweep) {
   return counts;
 }
 
-Exchange exchange_of(const Sweep& sweep, const plan::PlanPoints& points, std::int64_t workers) {
+std::vector<Exchange> exchanges_of(const Sweep& sweep, const plan::PlanPoints& points,
+                                   std::int64_t workers) {
   const Place place = sweep.workplace.place(static_cast<int>(workers));
+  const bool several = place.host_workers() > 1;
+  const std::size_t count = several ? 2 : 1;
   const auto known = batches_of_exchanges(points, sweep.batches);
-  if (const auto found = known.find(workers); found != known.end()) return {found->second, place};
-  std::int64_t most = measurable_workers(sweep).back();
-  std::int64_t batch = batch_of_exchange(sweep.batches, knee_of(points), most);
-  if (!known.empty()) std::tie(most, batch) = *known.rbegin();
-  const double share = static_cast<double>(batch) / static_cast<double>(most);
-  return {batch_of_share(sweep.batches, share, workers), place};
+  std::vector<std::int64_t> batches;
+  if (const auto found = known.find(workers); found != known.end()) batches = found->second;
+  if (batches.size() < count) {
+    std::vector<double> shares = shares_of_exchanges(sweep, knee_of(points), several);
+    const auto other = std::find_if(known.rbegin(), known.rend(), [&](const auto& one) {
+      return one.first != workers && one.second.size() == count;
+    });
+    if (other != known.rend()) {
+      shares.clear();
+      for (const std::int64_t batch : {other->second.front(), other->second.back()})
+        shares.push_back(static_cast<double>(batch) / static_cast<double>(other->first));
+    }
+    const std::vector<std::int64_t> held = held_batches(sweep, workers);
+    std::vector<std::int64_t> wanted;
+    for (const double share : shares) wanted.push_back(batch_of_share(held, share, workers));
+    if (batches.empty()) {
+      batches = {wanted.front(), wanted.back()};
+    } else {
+      // With one that is there, whichever is farther from it tells more.
+      const auto far = [&](std::int64_t batch) {
+        return std::fabs(
+            std::log(static_cast<double>(batch) / static_cast<double>(batches.front())));
+      };
+      batches.push_back(far(wanted.back()) >= far(wanted.front()) ? wanted.back() : wanted.front());
+    }
+    std::sort(batches.begin(), batches.end());
+  }
+  std::vector<Exchange> exchanges{{batches.front(), place}};
+  if (batches.back() != batches.front()) exchanges.push_back({batches.back(), place});
+  return exchanges;
 }
+
+int repetitions_of_two(int repetitions) { return (repetitions + 1) / 2; }
 
 void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
   const std::string before = folder.points().machine;
@@ -80,7 +132,8 @@ void SweepTimes::measure() {
     times = fewest(timed_.size(), kTimes);
     compute(times, end);
   }
-  exchange(fewest(workers_.size(), kExchanges), end);
+  const int exchanged = fewest(exchanges().size(), kExchanges);
+  exchange(exchanged, exchanged, end);
   check_enough();
   repeat(half);
 }
@@ -89,28 +142,47 @@ void SweepTimes::compute(int times, const Deadline& deadline) {
   measure_compute(planned_, folder_, timed_, times, sweep_.workplace.place(1), deadline, out_);
 }
 
-void SweepTimes::exchange(int times, const Deadline& deadline) {
-  std::vector<Exchange> together;
-  for (const std::int64_t workers : workers_)
-    together.push_back(exchange_of(sweep_, folder_.points(), workers));
-  measure_communication(planned_, folder_, together, sweep_.batches, times, deadline, out_);
+std::vector<Exchange> SweepTimes::exchanges() const {
+  std::vector<Exchange> all;
+  for (const std::int64_t workers : workers_) {
+    for (Exchange& one : exchanges_of(sweep_, folder_.points(), workers))
+      all.push_back(std::move(one));
+  }
+  return all;
+}
+
+void SweepTimes::exchange(int one, int two, const Deadline& deadline) {
+  std::vector<Exchange> alone, both;
+  for (const std::int64_t workers : workers_) {
+    std::vector<Exchange> of_workers = exchanges_of(sweep_, folder_.points(), workers);
+    std::vector<Exchange>& all = of_workers.size() == 1 ? alone : both;
+    for (Exchange& exchange : of_workers) all.push_back(std::move(exchange));
+  }
+  measure_communication(planned_, folder_, both, sweep_.batches, two, deadline, out_);
+  measure_communication(planned_, folder_, alone, sweep_.batches, one, deadline, out_);
 }
 
 void SweepTimes::repeat(const Deadline& deadline) {
   compute(sweep_.repetitions, deadline);
-  exchange(sweep_.repetitions, deadline);
+  exchange(sweep_.repetitions, repetitions_of_two(sweep_.repetitions), deadline);
 }
 
 void SweepTimes::check_enough() const {
   if (!is_late(sweep_.limits.deadline)) return;
   const int times = fewest(timed_.size(), kTimes);
-  const int exchanges = fewest(workers_.size(), kExchanges);
+  const std::vector<Exchange> wanted = exchanges();
+  const int repeated = fewest(wanted.size(), kExchanges);
   const plan::PlanPoints points = points_of(sweep_, folder_.points());
   const std::int64_t done =
-      measured(points.times, &plan::TimeSample::samples, timed_, times) +
-      measured(points.communication, &plan::CommunicationSample::workers, workers_, exchanges);
+      measured(
+          points.times, timed_, times,
+          [](const plan::TimeSample& time, std::int64_t size) { return time.samples == size; }) +
+      measured(points.communication, wanted, repeated,
+               [](const plan::CommunicationSample& time, const Exchange& exchange) {
+                 return time.workers == exchange.place.workers && time.batch == exchange.batch;
+               });
   const std::int64_t needed = times * static_cast<std::int64_t>(timed_.size()) +
-                              exchanges * static_cast<std::int64_t>(workers_.size());
+                              repeated * static_cast<std::int64_t>(wanted.size());
   if (done >= needed) return;  // trainings may be there, too
   throw UsageError("--budget: it was used up before trainings to the target could begin: " +
                    std::to_string(done) + " of the " + std::to_string(needed) +

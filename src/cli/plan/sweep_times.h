@@ -14,9 +14,16 @@ namespace convoy::cli {
 // Numbers of workers that there is room for.
 std::vector<std::int64_t> measurable_workers(const Sweep& sweep);
 
-// With the batch that communication between so many is known of already, if it still fits: M_T may
-// have come out a little different since. Else with one that gives each worker what others have.
-Exchange exchange_of(const Sweep& sweep, const plan::PlanPoints& points, std::int64_t workers);
+// The updates of so many workers that are timed: with two batches, ascending, where some of them
+// share a host, so that what they lose to each other is told from communication. They are those
+// that such updates were timed with already, if these still fit: M_T may have come out a little
+// different since. Others give each worker what it has where there are more workers, or fewer.
+std::vector<Exchange> exchanges_of(const Sweep& sweep, const plan::PlanPoints& points,
+                                   std::int64_t workers);
+
+// How often each of two is timed where one alone would be `repetitions` times, so that all take
+// about as long.
+int repetitions_of_two(int repetitions);
 
 // Times of another machine are measured again. Those of this one may have a name of before.
 void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out);
@@ -48,7 +55,9 @@ class SweepTimes {
   }
 
   void compute(int times, const Deadline& deadline);
-  void exchange(int times, const Deadline& deadline);
+  std::vector<Exchange> exchanges() const;
+  // Each so many times: where one batch is timed, and where two are.
+  void exchange(int one, int two, const Deadline& deadline);
   void repeat(const Deadline& deadline);
   void check_enough() const;
 
