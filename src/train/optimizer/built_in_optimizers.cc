@@ -39,7 +39,8 @@ std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::Adagrad&
 }
 
 // LibTorch has none: make_velocity_optimizer.
-std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::SgdVelocity&) {
+template <class Rule>
+std::unique_ptr<torch::optim::OptimizerOptions> options_of(const Rule&) {
   return nullptr;
 }
 
