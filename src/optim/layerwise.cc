@@ -84,8 +84,7 @@ Squares lars_squares(std::size_t size, const T* weights, const T* gradient) {
 }
 
 template <typename T>
-Squares lamb_accumulate(const Lamb& rule, std::int64_t step, const T* weights,
-                        const Arrays<T>& a) {
+Squares lamb_accumulate(const Lamb& rule, std::int64_t step, const T* weights, const Arrays<T>& a) {
   // A block is still in the processor's nearest cache when its squares are taken.
   constexpr std::size_t kBlock = 1024;
   T u[kBlock];

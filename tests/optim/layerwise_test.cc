@@ -265,8 +265,9 @@ TEST(Layerwise, RefusesWhatMakesNoSense) {
   const std::span<float> one[] = {state};
   EXPECT_EQ(refusal_of([&] { accumulate<float>(Lars{}, 1, weights, gradient, one); }),
             "lars: the gradient has 3 elements; it has to have 4, as many as the weights");
-  EXPECT_NE(refusal_of([&] { apply<float>(Lamb{}, 1, 1, weights, weights, one); })
-                .find("1 slots of state were given; it keeps 2"),
+  EXPECT_NE(refusal_of([&] {
+              apply<float>(Lamb{}, 1, 1, weights, weights, one);
+            }).find("1 slots of state were given; it keeps 2"),
             std::string::npos);
 }
 

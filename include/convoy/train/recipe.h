@@ -88,8 +88,8 @@ struct PlacementRecipe {
 
 // Other values for the parameters that match.
 struct ParameterGroupRecipe {
-  std::vector<std::string> parameters;  // patterns with * and ?; empty: any name
-  std::int64_t max_dims = 0;            // only those of at most so many dimensions; 0: any
+  std::vector<std::string> parameters = {};  // patterns with * and ?; empty: any name
+  std::int64_t max_dims = 0;                 // only those of at most so many dimensions; 0: any
   double lr_scale = 1;
   double weight_decay = -1;          // -1: as the others
   std::int64_t trust_min_dims = -1;  // the same
@@ -118,7 +118,7 @@ struct OptimizerRecipe {
 struct ScheduleRecipe {
   std::string name = "constant";
   std::string unit = "epochs";
-  std::vector<double> milestones;
+  std::vector<double> milestones = {};
   double gamma = 0.1;
   double end = 0;  // cosine, polynomial: the last rate, as a part of lr
   double power = 1;
