@@ -31,4 +31,15 @@ void adam_step(const Adam& rule, bool decoupled, std::int64_t step, const Arrays
 template <typename T>
 void adagrad_step(const Adagrad& rule, std::int64_t step, const Arrays<T>& arrays);
 
+// Of Lars: sums of squares of the weights and the gradient.
+template <typename T>
+Squares lars_squares(std::size_t size, const T* weights, const T* gradient);
+
+// Lamb's two parts; `weights` are only read by the first, whatever `arrays` has of them.
+template <typename T>
+Squares lamb_accumulate(const Lamb& rule, std::int64_t step, const T* weights,
+                        const Arrays<T>& arrays);
+template <typename T>
+void lamb_apply(const Lamb& rule, std::int64_t step, double ratio, const Arrays<T>& arrays);
+
 }  // namespace convoy::optim

@@ -1,5 +1,6 @@
 #include "convoy/optim/rule.h"
 
+#include <cmath>
 #include <sstream>
 #include <string>
 
@@ -20,11 +21,22 @@ Adam as_adam(const AdamW& rule) {
   return {rule.lr, rule.beta1, rule.beta2, rule.eps, rule.weight_decay, rule.amsgrad};
 }
 
+// Lars without its trust ratio, and with that inside the rate.
+SgdVelocity as_velocity(const Lars& rule, double ratio) {
+  return {rule.lr * ratio, rule.momentum, rule.weight_decay};
+}
+
 Slots adam_slots(bool amsgrad) {
   Slots result;
   result.push_back({"exp_avg", 0});
   result.push_back({"exp_avg_sq", 0});
   if (amsgrad) result.push_back({"max_exp_avg_sq", 0});
+  return result;
+}
+
+Slots velocity_slots() {
+  Slots result;
+  result.push_back({"velocity", 0});
   return result;
 }
 
@@ -51,6 +63,49 @@ void require_size(const Rule& rule, std::string_view what, std::size_t size, std
                    ", as many as the weights");
 }
 
+// The arrays but for the weights, when all fit.
+template <typename T>
+Arrays<T> arrays_of(const Rule& rule, std::int64_t step, std::size_t size,
+                    std::span<const T> gradient, std::span<const std::span<T>> state) {
+  if (step < 1) refuse(rule, "step", static_cast<double>(step), "1 or more: steps count from 1");
+  const Slots wanted = slots(rule);
+  if (state.size() != wanted.size()) {
+    throw UsageError(std::string(name(rule)) + ": " + std::to_string(state.size()) +
+                     " slots of state were given; it keeps " + std::to_string(wanted.size()));
+  }
+  require_size(rule, "the gradient", gradient.size(), size);
+  Arrays<T> arrays{size, nullptr, gradient.data(), {}};
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    require_size(rule, wanted[i].name, state[i].size(), size);
+    arrays.state[i] = state[i].data();
+  }
+  return arrays;
+}
+
+template <typename T>
+Squares accumulate_arrays(const Rule& rule, std::int64_t step, const T* weights,
+                          const Arrays<T>& arrays) {
+  if (std::holds_alternative<Lars>(rule))
+    return lars_squares(arrays.size, weights, arrays.gradient);
+  if (const auto* lamb = std::get_if<Lamb>(&rule))
+    return lamb_accumulate(*lamb, step, weights, arrays);
+  return {};
+}
+
+template <typename T>
+void apply_arrays(const Rule& rule, std::int64_t step, double ratio, const Arrays<T>& arrays) {
+  std::visit(Overloaded{
+                 [&](const Sgd& r) { sgd_step(r, step, arrays); },
+                 [&](const Adam& r) { adam_step(r, /*decoupled=*/false, step, arrays); },
+                 [&](const AdamW& r) { adam_step(as_adam(r), /*decoupled=*/true, step, arrays); },
+                 [&](const Adagrad& r) { adagrad_step(r, step, arrays); },
+                 [&](const SgdVelocity& r) { sgd_velocity_step(r, arrays); },
+                 [&](const Lars& r) { sgd_velocity_step(as_velocity(r, ratio), arrays); },
+                 [&](const Lamb& r) { lamb_apply(r, step, ratio, arrays); },
+             },
+             rule);
+}
+
 }  // namespace
 
 Slots slots(const Rule& rule) {
@@ -67,11 +122,9 @@ Slots slots(const Rule& rule) {
                           result.push_back({"sum", r.initial_accumulator_value});
                           return result;
                         },
-                        [](const SgdVelocity&) {
-                          Slots result;
-                          result.push_back({"velocity", 0});
-                          return result;
-                        },
+                        [](const SgdVelocity&) { return velocity_slots(); },
+                        [](const Lars&) { return velocity_slots(); },
+                        [](const Lamb&) { return adam_slots(false); },
                     },
                     rule);
 }
@@ -83,6 +136,8 @@ std::string_view name(const Rule& rule) {
                         [](const AdamW&) { return "adamw"; },
                         [](const Adagrad&) { return "adagrad"; },
                         [](const SgdVelocity&) { return "sgd_velocity"; },
+                        [](const Lars&) { return "lars"; },
+                        [](const Lamb&) { return "lamb"; },
                     },
                     rule);
 }
@@ -122,38 +177,68 @@ void validate(const Rule& rule) {
                    require_not_negative(rule, "eps", r.eps);
                  },
                  [&](const SgdVelocity& r) { require_not_negative(rule, "momentum", r.momentum); },
+                 [&](const Lars& r) {
+                   require_not_negative(rule, "momentum", r.momentum);
+                   require_not_negative(rule, "trust_coefficient", r.trust_coefficient);
+                   require_not_negative(rule, "eps", r.eps);
+                 },
+                 [&](const Lamb& r) { check_adam(r); },
              },
              rule);
+}
+
+bool is_layerwise(const Rule& rule) {
+  return std::holds_alternative<Lars>(rule) || std::holds_alternative<Lamb>(rule);
+}
+
+double trust_ratio(const Rule& rule, const Squares& squares) {
+  const double weights = std::sqrt(squares.weights), direction = std::sqrt(squares.direction);
+  // Of a parameter that begins with zeros the ratio would keep it there.
+  if (!(weights > 0 && direction > 0)) return 1;
+  if (const auto* lars = std::get_if<Lars>(&rule)) {
+    return lars->trust_coefficient * weights /
+           (direction + lars->weight_decay * weights + lars->eps);
+  }
+  return std::holds_alternative<Lamb>(rule) ? weights / direction : 1;
 }
 
 template <typename T>
 void update(const Rule& rule, std::int64_t step, std::span<T> weights, std::span<const T> gradient,
             std::span<const std::span<T>> state) {
-  if (step < 1) refuse(rule, "step", static_cast<double>(step), "1 or more: steps count from 1");
-  const Slots wanted = slots(rule);
-  if (state.size() != wanted.size()) {
-    throw UsageError(std::string(name(rule)) + ": " + std::to_string(state.size()) +
-                     " slots of state were given; it keeps " + std::to_string(wanted.size()));
-  }
-  require_size(rule, "the gradient", gradient.size(), weights.size());
-  Arrays<T> arrays{weights.size(), weights.data(), gradient.data(), {}};
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    require_size(rule, wanted[i].name, state[i].size(), weights.size());
-    arrays.state[i] = state[i].data();
-  }
-  std::visit(Overloaded{
-                 [&](const Sgd& r) { sgd_step(r, step, arrays); },
-                 [&](const Adam& r) { adam_step(r, /*decoupled=*/false, step, arrays); },
-                 [&](const AdamW& r) { adam_step(as_adam(r), /*decoupled=*/true, step, arrays); },
-                 [&](const Adagrad& r) { adagrad_step(r, step, arrays); },
-                 [&](const SgdVelocity& r) { sgd_velocity_step(r, arrays); },
-             },
-             rule);
+  Arrays<T> arrays = arrays_of(rule, step, weights.size(), gradient, state);
+  arrays.weights = weights.data();
+  double ratio = 1;
+  if (is_layerwise(rule))
+    ratio = trust_ratio(rule, accumulate_arrays<T>(rule, step, weights.data(), arrays));
+  apply_arrays(rule, step, ratio, arrays);
+}
+
+template <typename T>
+Squares accumulate(const Rule& rule, std::int64_t step, std::span<const T> weights,
+                   std::span<const T> gradient, std::span<const std::span<T>> state) {
+  return accumulate_arrays(rule, step, weights.data(),
+                           arrays_of(rule, step, weights.size(), gradient, state));
+}
+
+template <typename T>
+void apply(const Rule& rule, std::int64_t step, double ratio, std::span<T> weights,
+           std::span<const T> gradient, std::span<const std::span<T>> state) {
+  Arrays<T> arrays = arrays_of(rule, step, weights.size(), gradient, state);
+  arrays.weights = weights.data();
+  apply_arrays(rule, step, ratio, arrays);
 }
 
 template void update<float>(const Rule&, std::int64_t, std::span<float>, std::span<const float>,
                             std::span<const std::span<float>>);
 template void update<double>(const Rule&, std::int64_t, std::span<double>, std::span<const double>,
                              std::span<const std::span<double>>);
+template Squares accumulate<float>(const Rule&, std::int64_t, std::span<const float>,
+                                   std::span<const float>, std::span<const std::span<float>>);
+template Squares accumulate<double>(const Rule&, std::int64_t, std::span<const double>,
+                                    std::span<const double>, std::span<const std::span<double>>);
+template void apply<float>(const Rule&, std::int64_t, double, std::span<float>,
+                           std::span<const float>, std::span<const std::span<float>>);
+template void apply<double>(const Rule&, std::int64_t, double, std::span<double>,
+                            std::span<const double>, std::span<const std::span<double>>);
 
 }  // namespace convoy::optim

@@ -129,6 +129,12 @@ TEST(DownpourRecipe, MistakesAreSaid) {
   expect({"downpour.staleness_bound=0", "downpour.replicas=3"}, "a multiple of downpour.replicas");
   expect({"downpour.staleness_bound=0", "downpour.warm_steps=3"}, "wait for each other");
   expect({"precision=float64"}, "float32");
+  for (const char* name : {"lars", "lamb"}) {
+    expect({std::string("optimizer.name=") + name},
+           "optimizer.name is '" + std::string(name) +
+               "', which goes by norms of whole parameters; with downpour servers apply the rule, "
+               "which have slices of them; it can be sgd, sgd_velocity, adam, adamw or adagrad");
+  }
   expect({"grid.replicas=2"}, "downpour.replicas says how many");
   expect({"downpour.local_lr=-1"}, "local_lr can't be negative");
   expect({"downpour.lease_s=0"}, "lease_s has to be 0.1 to 3600");

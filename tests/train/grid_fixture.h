@@ -111,6 +111,15 @@ class GridTest : public TrainerTest {
   }
 };
 
+// Rules that go by norms of whole parameters, at rates at which a wrong one shows. Biases have no
+// such norm, hence no such rate.
+inline std::vector<std::vector<std::string>> layerwise_rules() {
+  return {{"optimizer.name=lars", "optimizer.lr=20", "optimizer.weight_decay=0.01",
+           "optimizer.groups=[{max_dims=1, lr_scale=0.005}]"},
+          {"optimizer.name=lamb", "optimizer.momentum=0", "optimizer.lr=0.02",
+           "optimizer.weight_decay=0.01"}};
+}
+
 inline std::vector<std::string> operator+(std::vector<std::string> a,
                                           const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());

@@ -71,6 +71,23 @@ TEST_F(HybridResumeTest, WhatOneGridWroteAnotherGoesOnFrom) {
   }
 }
 
+// What a rule that goes by norms of whole parameters has gathered of parts of them.
+TEST_F(HybridResumeTest, LayerwiseRulesGoOnOnOtherGrids) {
+  int number = 0;
+  for (const Overrides& how : layerwise_rules()) {
+    const std::string tag = std::to_string(number++);
+    const RunResult serial = train_on(1, net("serial" + tag, how));
+    for (const GridOf& grid : grids()) {
+      const std::string name = grid.name() + "-" + tag;
+      train_on(grid.ranks(), hybrid(name, grid, how), kStop);
+      expect_equal(serial, train_on(1, net(name, how), 0, "latest"), name);
+      train_on(ranks(), net("back" + name, how), kStop);
+      const Recipe back = hybrid("back" + name, grid, how);
+      expect_equal(serial, train_on(grid.ranks(), back, 0, "latest"), "back" + name);
+    }
+  }
+}
+
 TEST_F(HybridResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
   for (const GridOf& grid : grids()) {
     const Recipe r = hybrid(grid.name(), grid, {"data.pixel=float32"});

@@ -62,6 +62,19 @@ TEST_F(HybridTest, HoweverItIsTrained) {
   }
 }
 
+TEST_F(HybridTest, NormsAreThoseOfWholeParameters) {
+  int number = 0;
+  for (const Overrides& how : layerwise_rules()) {
+    const std::string tag = std::to_string(number++);
+    const RunResult serial = train_on(1, net("serial" + tag, how));
+    expect_equal(serial, train_on(ranks(), net("sync" + tag, how)), "sync" + how.front());
+    for (const GridOf& grid : grids()) {
+      const std::string name = grid.name() + "-" + tag;
+      expect_equal(serial, train_on(grid.ranks(), hybrid(name, grid, how)), name + how.front());
+    }
+  }
+}
+
 TEST_F(HybridTest, HoweverGradientsTravel) {
   const RunResult serial = train_on(1, net("serial", kDrop));
   for (const GridOf& grid : grids()) {

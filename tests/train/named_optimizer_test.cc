@@ -90,6 +90,97 @@ TEST(NamedOptimizer, VelocityOfAnyTensor) {
     EXPECT_TRUE(plain[i].tensor.to(torch::kFloat).allclose(fused[i].tensor, 0.05, 0.02));
 }
 
+// One parameter after another, by the equations of the papers.
+class Layerwise : public testing::TestWithParam<const char*> {};
+
+TEST_P(Layerwise, IsThePapersOfEachParameter) {
+  const bool lars = std::string(GetParam()) == "lars";
+  OptimizerRecipe recipe{.name = GetParam(), .weight_decay = 0.1};
+  if (lars) recipe.momentum = 0.9;
+  recipe.groups = {{.parameters = {"bn.*"}, .weight_decay = 0, .trust_min_dims = 0}};
+  auto all = parameters();
+  std::vector<torch::Tensor> weights, first, second;
+  for (auto& p : all) {
+    p.tensor = p.tensor.detach().to(torch::kDouble).set_requires_grad(p.tensor.requires_grad());
+    weights.push_back(p.tensor.detach().clone());
+    first.push_back(torch::zeros_like(weights.back()));
+    second.push_back(torch::zeros_like(weights.back()));
+  }
+  NamedOptimizer optimizer(recipe, all);
+  const auto norm = [](const torch::Tensor& t) { return t.norm().item<double>(); };
+  for (int step = 1; step <= 5; ++step) {
+    const double lr = 0.5 / step;
+    torch::manual_seed(step);
+    optimizer.zero_grad();
+    for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+      const torch::Tensor g = torch::randn(all[i].tensor.sizes(), torch::kDouble);
+      all[i].tensor.mutable_grad() = g.clone();
+      torch::Tensor& w = weights[i];
+      const bool scaled = all[i].name != "conv.bias";
+      const double decay = all[i].name == "bn.weight" ? 0 : 0.1;
+      if (lars) {
+        const double ratio = 0.001 * norm(w) / (norm(g) + decay * norm(w));
+        first[i] = 0.9 * first[i] + lr * (scaled ? ratio : 1) * (g + decay * w);
+        w = w - first[i];
+      } else {
+        first[i] = 0.9 * first[i] + 0.1 * g;
+        second[i] = 0.999 * second[i] + 0.001 * g * g;
+        const torch::Tensor u = first[i] / (1 - std::pow(0.9, step)) /
+                                    ((second[i] / (1 - std::pow(0.999, step))).sqrt() + 1e-6) +
+                                decay * w;
+        w = w - lr * (scaled ? norm(w) / norm(u) : 1) * u;
+      }
+    }
+    optimizer.set_learning_rate(lr);
+    optimizer.step();
+  }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    EXPECT_TRUE(all[i].tensor.allclose(weights[i], 1e-12, 1e-13)) << all[i].name;
+}
+
+// More than one piece of a parameter, and whatever the number of threads.
+TEST_P(Layerwise, TheNumberOfThreadsChangesNoBit) {
+  const int threads = at::get_num_threads();
+  std::vector<torch::Tensor> ends;
+  for (const int n : {1, 4}) {
+    at::set_num_threads(n);
+    torch::manual_seed(4);
+    std::vector<parallel::NamedTensor> one{{"w", torch::randn({200'001, 1})}};
+    one[0].tensor.set_requires_grad(true);
+    NamedOptimizer optimizer({.name = GetParam(), .lr = 0.1}, one);
+    for (int step = 0; step < 3; ++step) {
+      one[0].tensor.mutable_grad() = torch::randn({200'001, 1});
+      optimizer.step();
+    }
+    ends.push_back(one[0].tensor.detach());
+  }
+  at::set_num_threads(threads);
+  EXPECT_TRUE(ends[0].equal(ends[1]));
+}
+
+// Where the fused rule can't be used.
+TEST_P(Layerwise, OfAnyTensor) {
+  OptimizerRecipe recipe{.name = GetParam(), .weight_decay = 0.1};
+  auto fused = parameters(), plain = parameters();
+  for (auto& p : plain)
+    p.tensor = p.tensor.detach().to(torch::kBFloat16).set_requires_grad(p.tensor.requires_grad());
+  NamedOptimizer a(recipe, fused), b(recipe, plain);
+  for (int step = 0; step < 3; ++step) {
+    give_gradients(fused, step);
+    for (std::size_t i = 0; i + 1 < plain.size(); ++i)
+      plain[i].tensor.mutable_grad() = fused[i].tensor.grad().to(torch::kBFloat16);
+    for (NamedOptimizer* optimizer : {&a, &b}) {
+      optimizer->set_learning_rate(0.1);
+      optimizer->step();
+    }
+  }
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    EXPECT_TRUE(plain[i].tensor.to(torch::kFloat).allclose(fused[i].tensor, 0.05, 0.02));
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, Layerwise, testing::Values("lars", "lamb"),
+                         [](const auto& info) { return std::string(info.param); });
+
 class StateOf : public testing::TestWithParam<OptimizerRecipe> {};
 
 TEST_P(StateOf, GoesOnAsIfNothingHadHappened) {
@@ -127,6 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
                     OptimizerRecipe{.name = "sgd_velocity", .lr = 0.1, .momentum = 0.9},
                     OptimizerRecipe{.name = "adam", .lr = 0.1, .amsgrad = true},
                     OptimizerRecipe{.name = "adamw", .lr = 0.1, .weight_decay = 0.1},
+                    OptimizerRecipe{.name = "lars", .lr = 5, .momentum = 0.9},
+                    OptimizerRecipe{.name = "lamb", .lr = 0.1, .weight_decay = 0.1},
                     OptimizerRecipe{
                         .name = "adagrad", .lr = 0.1, .lr_decay = 0.1, .initial_accumulator = 0.5}),
     [](const auto& info) { return info.param.name + std::to_string(info.index); });

@@ -74,6 +74,23 @@ TEST_F(PartitionedResumeTest, WhatOneGridWroteAnotherGoesOnFrom) {
   }
 }
 
+// What a rule that goes by norms of whole parameters has gathered of parts of them.
+TEST_F(PartitionedResumeTest, LayerwiseRulesGoOnOnOtherGrids) {
+  int number = 0;
+  for (const Overrides& how : layerwise_rules()) {
+    const std::string tag = std::to_string(number++);
+    const RunResult serial = train_on(1, net("serial" + tag, how));
+    for (const GridOf& grid : grids()) {
+      const std::string name = grid.name() + "-" + tag;
+      train_on(grid.ranks(), partitioned(name, grid, how), 3);
+      expect_equal(serial, train_on(1, net(name, how), 0, "latest"), name);
+      train_on(ranks(), net("back" + name, how), 3);
+      const Recipe back = partitioned("back" + name, grid, how);
+      expect_equal(serial, train_on(grid.ranks(), back, 0, "latest"), "back" + name);
+    }
+  }
+}
+
 // Running statistics of replicas are their own, of partitions they are one replica's; some may have
 // none of a layer.
 TEST_F(PartitionedResumeTest, StatisticsGoOnOnOtherGrids) {

@@ -281,6 +281,29 @@ TEST_F(PartitionedTest, HoweverItIsTrained) {
   }
 }
 
+TEST_F(PartitionedTest, NormsAreThoseOfWholeParameters) {
+  int number = 0;
+  for (const Overrides& how : layerwise_rules()) {
+    const std::string tag = std::to_string(number++);
+    const Overrides branched = how + Overrides{"model.name=branched"};
+    const RunResult serial = train_on(1, net("serial" + tag, how)),
+                    other = train_on(1, net("other" + tag, branched));
+    for (const GridOf& grid : grids()) {
+      const std::string name = grid.name() + "-" + tag;
+      expect_equal(serial, train_on(grid.ranks(), partitioned(name, grid, how)),
+                   name + how.front());
+      // One of the ranks has all of a layer, and the others nothing of it.
+      std::string parts = "1";
+      for (int i = 1; i < grid.partitions; ++i) parts += ",0";
+      const Overrides some =
+          branched + Overrides{R"(placement.layers=[{layers=["stem.conv"], how="units", parts=[)" +
+                               parts + "]}]"};
+      expect_equal(other, train_on(grid.ranks(), partitioned("some" + name, grid, some)),
+                   "some" + name + how.front());
+    }
+  }
+}
+
 TEST_F(PartitionedTest, GradientsThatAreNoNumbersAreNotApplied) {
   testing_data::add_steep_task(registry_);
   const Recipe serial = net("serial");

@@ -113,8 +113,8 @@ steps = 100
         "mine.toml:9: data.train.path: there is no file or folder",
         "mine.toml:10: data.train.cuont: there is no such key; did you mean data.train.count?",
         "mine.toml:15: training.btach: there is no such key; did you mean training.batch?",
-        "optimizer.momentum is for sgd and sgd_velocity, not adam", "training.batch is missing",
-        "training.epochs and training.steps contradict each other"}) {
+        "optimizer.momentum is for sgd, sgd_velocity and lars, not adam",
+        "training.batch is missing", "training.epochs and training.steps contradict each other"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
 }
@@ -268,6 +268,68 @@ TEST_F(RecipeTest, OptimizerRules) {
   OptimizerRecipe adagrad{.name = "adagrad", .lr = 0.1, .initial_accumulator = 2};
   EXPECT_EQ(std::get<optim::Adagrad>(optimizer_rule(adagrad)).eps, 1e-10);
   EXPECT_EQ(std::get<optim::Adagrad>(optimizer_rule(adagrad)).initial_accumulator_value, 2);
+  const OptimizerRecipe lars{
+      .name = "lars", .lr = 2, .momentum = 0.9, .weight_decay = 0.1, .trust_coefficient = 0.01};
+  EXPECT_EQ(
+      std::get<optim::Lars>(optimizer_rule(lars)),
+      (optim::Lars{.lr = 2, .momentum = 0.9, .weight_decay = 0.1, .trust_coefficient = 0.01}));
+  const OptimizerRecipe lamb{.name = "lamb", .lr = 2, .weight_decay = 0.1, .beta1 = 0.8};
+  EXPECT_EQ(std::get<optim::Lamb>(optimizer_rule(lamb)),
+            (optim::Lamb{.lr = 2, .beta1 = 0.8, .weight_decay = 0.1}));
+  EXPECT_EQ(values_of_group(lars, {.trust_min_dims = 0}).trust_min_dims, 0);
+  EXPECT_EQ(values_of_group(lars, {}).trust_min_dims, 2);
+}
+
+TEST_F(RecipeTest, KeysOfLayerwiseRulesAndSchedules) {
+  const auto expect = [&](std::vector<std::string> overrides, const std::string& part) {
+    overrides.push_back("optimizer.momentum=0");
+    const std::string text = problems(kGood, overrides);
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+  };
+  expect({"optimizer.trust_coefficient=0.1"}, "optimizer.trust_coefficient is for lars, not sgd");
+  expect({"optimizer.trust_min_dims=0"}, "optimizer.trust_min_dims is for lars and lamb, not sgd");
+  expect({"optimizer.groups=[{max_dims=1, trust_min_dims=0}]"},
+         "optimizer.groups[0].trust_min_dims is for lars and lamb, not sgd");
+  expect({"optimizer.name=lamb", "optimizer.trust_coefficient=0.1"},
+         "optimizer.trust_coefficient is for lars, not lamb");
+  expect({"optimizer.name=lamb", "optimizer.amsgrad=true"},
+         "optimizer.amsgrad is for adam and adamw, not lamb");
+  expect({"optimizer.name=lars", "optimizer.beta1=0.8"},
+         "optimizer.beta1 is for adam, adamw and lamb, not lars");
+  expect({"optimizer.name=lars", "optimizer.trust_coefficient=-1"},
+         "optimizer: lars: trust_coefficient is -1; it has to be 0 or more");
+  expect({"optimizer.name=lars", "optimizer.trust_coefficient=inf"},
+         "optimizer.trust_coefficient is inf; it has to be a finite number");
+  expect({"optimizer.name=lars", "optimizer.trust_min_dims=-1"},
+         "optimizer.trust_min_dims is negative");
+  expect({"optimizer.name=lars", "optimizer.groups=[{max_dims=1, trust_min_dims=-2}]"},
+         "optimizer.groups[0].trust_min_dims is negative");
+  for (const char* name : {"lars", "lamb"}) {
+    EXPECT_EQ(problems(kGood, {std::string("optimizer.name=") + name, "optimizer.momentum=0",
+                               "optimizer.trust_min_dims=0",
+                               "optimizer.groups=[{max_dims=1, trust_min_dims=3}]"}),
+              "");
+  }
+  const std::string cosine = "schedule.name=cosine", cycle = "schedule.name=one_cycle",
+                    polynomial = "schedule.name=polynomial";
+  expect({cosine, "schedule.power=2"}, "schedule.power is for the schedule polynomial, not cosine");
+  expect({cosine, "schedule.pct_start=0.2"},
+         "schedule.pct_start is for the schedule one_cycle, not cosine");
+  expect({cycle, "schedule.end=0.1"},
+         "schedule.end is for the schedules cosine and polynomial, not one_cycle");
+  expect({cycle, "schedule.warmup=1"},
+         "schedule.warmup is for other schedules than one_cycle, whose rate rises by itself "
+         "(schedule.pct_start)");
+  expect({cycle, "schedule.pct_start=1.5"}, "schedule.pct_start has to be 0 to 1");
+  expect({cycle, "schedule.pct_start=nan"}, "schedule.pct_start has to be 0 to 1");
+  expect({cycle, "schedule.div_factor=0.5"}, "schedule.div_factor is 0.5; it has to be at least 1");
+  expect({cycle, "schedule.final_div_factor=inf"},
+         "schedule.final_div_factor is inf; it has to be a finite number");
+  expect({polynomial, "schedule.power=0"}, "schedule.power has to be above 0");
+  EXPECT_EQ(
+      problems(kGood, {polynomial, "schedule.power=2", "schedule.end=0.1", "schedule.warmup=0.5"}),
+      "");
+  EXPECT_EQ(problems(kGood, {cycle, "schedule.pct_start=0.2"}), "");
 }
 
 }  // namespace

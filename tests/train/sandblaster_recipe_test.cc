@@ -174,6 +174,13 @@ TEST(SandblasterRecipe, AnOptimizerIsRefused) {
   EXPECT_EQ(lr.find("l2"), std::string::npos) << lr;
   const std::string decay = batch_problems({"optimizer.weight_decay=0.1"});
   EXPECT_NE(decay.find("sandblaster.l2 keeps weights small"), std::string::npos) << decay;
+  for (const char* name : {"lars", "lamb"}) {
+    const std::string layerwise =
+        batch_problems({std::string("optimizer.name=") + name, "optimizer.trust_min_dims=0"});
+    EXPECT_NE(layerwise.find("optimizer.name, trust_min_dims: with sandblaster the method"),
+              std::string::npos)
+        << layerwise;
+  }
   EXPECT_EQ(batch_problems({}), "");
   // All mistakes are said at once.
   const std::string all = batch_problems({"optimizer.lr=0.05", "sandblaster.history=0"});

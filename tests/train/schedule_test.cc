@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "tests/golden/read.h"
+
 namespace convoy::train {
 namespace {
 
@@ -63,6 +65,59 @@ TEST(Schedule, Cosine) {
   EXPECT_DOUBLE_EQ(s.at(at_step(70)), 2 * (0.1 + 0.9 * 0.5));
   EXPECT_DOUBLE_EQ(s.at(at_step(120)), 0.2);
   EXPECT_DOUBLE_EQ(s.at(at_step(500)), 0.2);
+}
+
+// In updates and in epochs of ten, and after the end as at it.
+TEST(Schedule, PolynomialAndOneCycleAreTorchs) {
+  for (const auto& golden : golden::read("schedules.json")["cases"]) {
+    const auto& options = golden["options"];
+    ScheduleRecipe recipe{.name = golden["name"]};
+    recipe.power = options.value("power", recipe.power);
+    recipe.pct_start = options.value("pct_start", recipe.pct_start);
+    recipe.div_factor = options.value("div_factor", recipe.div_factor);
+    recipe.final_div_factor = options.value("final_div_factor", recipe.final_div_factor);
+    const std::int64_t steps = golden["steps"];
+    const double lr = golden["lr"];
+    std::vector<TrainingRecipe> lengths{{.batch = 100, .steps = steps}};
+    if (steps % 10 == 0) lengths.push_back({.batch = 100, .epochs = steps / 10});
+    for (const TrainingRecipe& length : lengths) {
+      const Schedule s(recipe, lr, length, 10);
+      for (std::int64_t step = 0; step < steps; ++step) {
+        const double wanted = golden["rates"][static_cast<std::size_t>(step)];
+        EXPECT_NEAR(s.at(at_step(step)), wanted, 1e-12 * lr) << recipe.name << " " << step;
+      }
+      const double last = golden["rates"].back();
+      EXPECT_NEAR(s.at(at_step(steps + 5)), recipe.name == "one_cycle" ? last : 0, 1e-12 * lr);
+    }
+  }
+}
+
+TEST(Schedule, PolynomialAfterAWarmUp) {
+  const ScheduleRecipe recipe{
+      .name = "polynomial", .unit = "steps", .end = 0.1, .power = 2, .warmup = 20};
+  const Schedule s(recipe, 2, {.batch = 100, .steps = 120}, 10);
+  EXPECT_DOUBLE_EQ(s.at(at_step(0)), 0);
+  EXPECT_DOUBLE_EQ(s.at(at_step(10)), 1);
+  EXPECT_DOUBLE_EQ(s.at(at_step(20)), 2);
+  EXPECT_DOUBLE_EQ(s.at(at_step(70)), 2 * (0.1 + 0.9 * 0.25));
+  EXPECT_DOUBLE_EQ(s.at(at_step(120)), 0.2);
+}
+
+// Of which the cycle is that long or longer than the training.
+TEST(Schedule, OneCycleAtItsLimits) {
+  ScheduleRecipe recipe{.name = "one_cycle", .pct_start = 0};
+  const TrainingRecipe ten{.batch = 100, .steps = 10};
+  EXPECT_LT(Schedule(recipe, 1, ten, 10).at(at_step(1)),
+            Schedule(recipe, 1, ten, 10).at(at_step(0)));
+  recipe.pct_start = 1;
+  EXPECT_DOUBLE_EQ(Schedule(recipe, 1, ten, 10).at(at_step(0)), 0.04);
+  EXPECT_DOUBLE_EQ(Schedule(recipe, 1, ten, 10).at(at_step(9)), 1);
+  for (const double part : {0.0, 0.3, 1.0}) {
+    recipe.pct_start = part;
+    const double rate = Schedule(recipe, 1, {.batch = 100, .steps = 1}, 10).at(at_step(0));
+    EXPECT_GT(rate, 0);
+    EXPECT_LE(rate, 1);
+  }
 }
 
 // The one counted in epochs, the other in steps: the same training either way.

@@ -18,6 +18,7 @@ struct Change {
 
 const std::vector<std::string> kAdam{"optimizer.name=adam", "optimizer.momentum=0"};
 const std::vector<std::string> kAdagrad{"optimizer.name=adagrad", "optimizer.momentum=0"};
+const std::vector<std::string> kLars{"optimizer.name=lars"};
 // What these examples can't do has nothing to do with going on.
 constexpr const char* kPacked = "is for packed data";
 constexpr const char* kFloats = "examples of floats can be crop";
@@ -137,6 +138,12 @@ std::vector<Change> changes(const std::string& folder) {
       {"optimizer.amsgrad", {"optimizer.amsgrad=true"}, "", kAdam},
       {"optimizer.lr_decay", {"optimizer.lr_decay=0.1"}, "", kAdagrad},
       {"optimizer.initial_accumulator", {"optimizer.initial_accumulator=1"}, "", kAdagrad},
+      {"optimizer.trust_coefficient", {"optimizer.trust_coefficient=0.01"}, "", kLars},
+      {"optimizer.trust_min_dims", {"optimizer.trust_min_dims=0"}, "", kLars},
+      {"optimizer.groups[0].trust_min_dims",
+       {"optimizer.groups=[{max_dims=1, trust_min_dims=0}]"},
+       "",
+       kLars},
       {"optimizer.groups[0].parameters", {"optimizer.groups=[{parameters=[\"*bias\"]}]"}},
       {"optimizer.groups[0].max_dims", {"optimizer.groups=[{max_dims=1}]"}},
       {"optimizer.groups[0].lr_scale", {"optimizer.groups=[{max_dims=1, lr_scale=2}]"}},
@@ -146,6 +153,10 @@ std::vector<Change> changes(const std::string& folder) {
       {"schedule.milestones", {"schedule.name=step", "schedule.milestones=[2]"}},
       {"schedule.gamma", {"schedule.name=step", "schedule.milestones=[2]", "schedule.gamma=0.5"}},
       {"schedule.end", {"schedule.end=0.1"}},
+      {"schedule.power", {"schedule.name=polynomial", "schedule.power=2"}},
+      {"schedule.pct_start", {"schedule.name=one_cycle", "schedule.pct_start=0.5"}},
+      {"schedule.div_factor", {"schedule.name=one_cycle", "schedule.div_factor=10"}},
+      {"schedule.final_div_factor", {"schedule.name=one_cycle", "schedule.final_div_factor=10"}},
       {"schedule.warmup", {"schedule.warmup=2"}},
       {"schedule.warmup_from", {"schedule.warmup=2", "schedule.warmup_from=0.5"}},
       {"training.batch", {"training.batch=9"}},

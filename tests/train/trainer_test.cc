@@ -158,6 +158,10 @@ TEST_P(ResumeTest, GoesOnToTheSameBits) {
   if (std::string(GetParam()) != "optimizer.name=sgd") {
     all.insert(all.end(), {"optimizer.lr=0.01", "optimizer.momentum=0"});
   }
+  if (std::string(GetParam()) == "optimizer.name=lars") {
+    all.insert(all.end(), {"optimizer.lr=5", "optimizer.momentum=0.9",
+                           "optimizer.groups=[{max_dims=1, lr_scale=0.02}]"});
+  }
   const Recipe whole = recipe("whole", all), parts = recipe("parts", all);
   const std::string expected = train(whole).checkpoint;
   RunResult part = train(parts, 1);
@@ -174,7 +178,8 @@ TEST_P(ResumeTest, GoesOnToTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeTest,
                          testing::Values("optimizer.name=sgd", "optimizer.name=adam",
-                                         "optimizer.name=adamw", "optimizer.name=adagrad"),
+                                         "optimizer.name=adamw", "optimizer.name=adagrad",
+                                         "optimizer.name=lars", "optimizer.name=lamb"),
                          [](const auto& info) { return std::string(info.param).substr(15); });
 
 // A new network, evaluated by the ranks of a communicator.

@@ -78,7 +78,37 @@ struct Adagrad {
   bool operator==(const Adagrad&) const = default;
 };
 
-using Rule = std::variant<Sgd, Adam, AdamW, Adagrad, SgdVelocity>;
+// Layer-wise adaptive rate scaling (You, Gitman and Ginsburg 2017, algorithm 1). |.| is the
+// Euclidean norm over a whole parameter, r its trust ratio:
+// r = trust_coefficient |w| / (|g| + weight_decay |w| + eps), or 1 where |w| or |g| is 0
+// velocity = momentum velocity - lr r (g + weight_decay w)
+// w = w + velocity
+// torch.optim has no such rule, nor the next one.
+struct Lars {
+  double lr = 1e-3;
+  double momentum = 0;
+  double weight_decay = 0;
+  double trust_coefficient = 1e-3;
+  double eps = 0;
+  bool operator==(const Lars&) const = default;
+};
+
+// Lamb (You et al. 2020, Large Batch Optimization for Deep Learning, algorithm 2, with the identity
+// as its scaling function):
+// exp_avg = beta1 exp_avg + (1 - beta1) g;  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
+// u = exp_avg / (1 - beta1^t) / (sqrt(exp_avg_sq) / sqrt(1 - beta2^t) + eps) + weight_decay w
+// r = |w| / |u|, or 1 where |w| or |u| is 0
+// w = w - lr r u
+struct Lamb {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-6;
+  double weight_decay = 0;
+  bool operator==(const Lamb&) const = default;
+};
+
+using Rule = std::variant<Sgd, Adam, AdamW, Adagrad, SgdVelocity, Lars, Lamb>;
 
 // This is one array of state, as long as the weights. Names are torch.optim's.
 struct Slot {
@@ -107,7 +137,7 @@ class Slots {
 // change.
 Slots slots(const Rule& rule);
 
-// "sgd", "adam", "adamw", "adagrad", "sgd_velocity".
+// "sgd", "adam", "adamw", "adagrad", "sgd_velocity", "lars", "lamb".
 std::string_view name(const Rule& rule);
 
 double learning_rate(const Rule& rule);
@@ -124,7 +154,8 @@ void validate(const Rule& rule);
 // holds the slots' initial values.
 //
 // Each element depends on its own index alone: a long array may be cut anywhere and its pieces
-// updated by several threads, with the same bits as in one call. The arithmetic is done in T,
+// updated by several threads, with the same bits as in one call. A layer-wise rule takes the arrays
+// for a whole parameter; below is how to cut those. The arithmetic is done in T,
 // without contraction to fused multiply-adds, so machines with different vector units agree on
 // every bit. Throws UsageError when sizes, the number of slots or the step don't fit. T is float or
 // double.
@@ -136,5 +167,54 @@ extern template void update<float>(const Rule&, std::int64_t, std::span<float>,
                                    std::span<const float>, std::span<const std::span<float>>);
 extern template void update<double>(const Rule&, std::int64_t, std::span<double>,
                                     std::span<const double>, std::span<const std::span<double>>);
+
+// -- Parameters of layer-wise rules, in pieces
+//
+// Threads, ranks or machines may each have a piece of a parameter. Every piece is accumulated, the
+// sums of all are added up, and with the trust ratio that follows from them every piece is updated.
+
+// Whether the rule goes by norms of whole parameters: Lars and Lamb do.
+bool is_layerwise(const Rule& rule);
+
+// What a trust ratio follows from: of a piece or, added up, of a parameter.
+struct Squares {
+  double weights = 0;
+  double direction = 0;  // the gradient of Lars, u of Lamb
+  Squares& operator+=(const Squares& other) {
+    weights += other.weights;
+    direction += other.direction;
+    return *this;
+  }
+  bool operator==(const Squares&) const = default;
+};
+
+// Begins a step of a piece: brings that state up to date which depends on gradients alone, and
+// gives the piece's sums of squares, each square and sum in double, in an order that depends on the
+// size alone. So a parameter that is cut elsewhere has the same sums but for their last digits
+// (1e-13 of them). Of other rules it changes nothing and gives zeros. Arguments and errors are
+// those of update().
+template <typename T>
+Squares accumulate(const Rule& rule, std::int64_t step, std::span<const T> weights,
+                   std::span<const T> gradient, std::span<const std::span<T>> state);
+
+// Gives r above, from the sums of a whole parameter; 1 for other rules.
+double trust_ratio(const Rule& rule, const Squares& squares);
+
+// Ends the step of a piece that was accumulated with this rule, step and gradient; with 1 for
+// `ratio` the rule does without r. Of other rules this is update().
+template <typename T>
+void apply(const Rule& rule, std::int64_t step, double ratio, std::span<T> weights,
+           std::span<const T> gradient, std::span<const std::span<T>> state);
+
+extern template Squares accumulate<float>(const Rule&, std::int64_t, std::span<const float>,
+                                          std::span<const float>,
+                                          std::span<const std::span<float>>);
+extern template Squares accumulate<double>(const Rule&, std::int64_t, std::span<const double>,
+                                           std::span<const double>,
+                                           std::span<const std::span<double>>);
+extern template void apply<float>(const Rule&, std::int64_t, double, std::span<float>,
+                                  std::span<const float>, std::span<const std::span<float>>);
+extern template void apply<double>(const Rule&, std::int64_t, double, std::span<double>,
+                                   std::span<const double>, std::span<const std::span<double>>);
 
 }  // namespace convoy::optim

@@ -19,7 +19,7 @@ struct VectorSpec {
   std::uint64_t elements = 0;
   // This is what a pushed gradient does to it. Without a rule the vector is a statistic (a running
   // mean, a running variance) and what is pushed is how far a replica's own has moved since it was
-  // fetched.
+  // fetched. A layer-wise rule is none for a server, whose shards hold slices of a vector.
   std::optional<optim::Rule> rule;
   bool operator==(const VectorSpec&) const = default;
 };
@@ -49,7 +49,8 @@ using Placement = std::vector<std::vector<SliceSpec>>;
 // elements can have nothing. A vector without elements has one slice, of size 0.
 //
 // Throws UsageError naming the vector for a bad name (empty, too long, twice), more than
-// kMaxElements or a rule that optim::validate() refuses; and when there is no shard.
+// kMaxElements or a rule that is layer-wise or that optim::validate() refuses; and when there is no
+// shard.
 Placement place(std::span<const VectorSpec> specs, std::size_t shards);
 
 // The specs that place() accepts; throws as it does.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/comm/communicator.h"
 #include "convoy/parallel/gradient_reducer.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/state.h"
@@ -38,6 +39,11 @@ class NamedOptimizer {
   // decay that the recipe gives it. Not of a plugin's optimizer, nor of a strategy's: these throw
   // std::logic_error.
   void set_weight_decay(const std::function<double(double scale, double own)>& decay_of);
+  // Says of which parameters this rank holds only a part, or nothing, where the other `ranks` hold
+  // the rest. An optimizer that goes by norms of whole parameters (LARS, LAMB) adds up their
+  // squares over these ranks in each step(), which is collective then; for others nothing is
+  // exchanged. Collective.
+  void set_divided(const comm::Communicator& ranks, const std::vector<std::string>& names);
   void zero_grad();
   void step();
 

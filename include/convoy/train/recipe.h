@@ -88,10 +88,11 @@ struct PlacementRecipe {
 
 // Other values for the parameters that match.
 struct ParameterGroupRecipe {
-  std::vector<std::string> parameters;  // patterns with * and ?; empty: any name
-  std::int64_t max_dims = 0;            // only those of at most so many dimensions; 0: any
+  std::vector<std::string> parameters = {};  // patterns with * and ?; empty: any name
+  std::int64_t max_dims = 0;                 // only those of at most so many dimensions; 0: any
   double lr_scale = 1;
-  double weight_decay = -1;  // -1: as the others
+  double weight_decay = -1;          // -1: as the others
+  std::int64_t trust_min_dims = -1;  // the same
   bool operator==(const ParameterGroupRecipe&) const = default;
 };
 
@@ -108,16 +109,22 @@ struct OptimizerRecipe {
   bool amsgrad = false;
   double lr_decay = 0;
   double initial_accumulator = 0;
-  Options options = {};  // a plugin's own keys, in the same table
+  double trust_coefficient = 0.001;
+  std::int64_t trust_min_dims = 2;  // parameters of fewer are updated without a trust ratio
+  Options options = {};             // a plugin's own keys, in the same table
   std::vector<ParameterGroupRecipe> groups = {};
 };
 
 struct ScheduleRecipe {
   std::string name = "constant";
   std::string unit = "epochs";
-  std::vector<double> milestones;
+  std::vector<double> milestones = {};
   double gamma = 0.1;
-  double end = 0;  // cosine: the last rate, as a part of lr
+  double end = 0;  // cosine, polynomial: the last rate, as a part of lr
+  double power = 1;
+  double pct_start = 0.3;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
   double warmup = 0;
   double warmup_from = 0;  // the first rate, as a part of lr
 };

@@ -16,11 +16,13 @@ class Schedule {
            double steps_per_epoch);
 
   // Gives the rate of the update that follows this moment. Warm-up: linear from warmup_from x rate
-  // to the rate that the schedule has at its end (Goyal et al. 2017).
+  // to the rate that the schedule has at its end (Goyal et al. 2017). Without warm-up, polynomial
+  // and one_cycle have the rates of PyTorch's PolynomialLR and OneCycleLR.
   double at(const Moment& now) const;
 
  private:
   double after_warmup(double time, double part) const;
+  double one_cycle(double part) const;
 
   ScheduleRecipe recipe_;
   double lr_;
@@ -28,6 +30,7 @@ class Schedule {
   bool length_epochs_;  // the unit of length_
   double length_;       // of the training
   double warmup_end_;   // in the same unit
+  double update_;       // how long one is, as a part of the training
 };
 
 }  // namespace convoy::train

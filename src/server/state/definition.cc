@@ -44,6 +44,11 @@ struct RuleWriter {
     writer.u8(static_cast<std::uint8_t>(RuleNumber::sgd_velocity));
     for (const double field : {rule.lr, rule.momentum, rule.weight_decay}) writer.f64(field);
   }
+  // Not of vectors that check() accepts.
+  template <typename Layerwise>
+  void operator()(const Layerwise& rule) const {
+    throw UsageError(std::string(optim::name(rule)) + " is no rule of a parameter server");
+  }
 };
 
 template <typename T>

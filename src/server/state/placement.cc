@@ -40,6 +40,11 @@ void check(std::span<const VectorSpec> specs) {
                        " elements; at most " + std::to_string(kMaxElements) + " are accepted");
     }
     if (!spec.rule) continue;
+    if (optim::is_layerwise(*spec.rule)) {
+      throw UsageError("vector '" + spec.name + "': " + std::string(optim::name(*spec.rule)) +
+                       " goes by norms of whole parameters, of which a shard has slices; choose a "
+                       "rule of single elements");
+    }
     try {
       optim::validate(*spec.rule);
     } catch (const UsageError& error) {

@@ -60,6 +60,8 @@ constexpr ResumeKey kKeys[] = {
     {"optimizer.amsgrad", kFits, ""},
     {"optimizer.lr_decay", kFree, ""},
     {"optimizer.initial_accumulator", kFree, ""},
+    {"optimizer.trust_coefficient", kFree, ""},
+    {"optimizer.trust_min_dims", kFree, ""},
     {"optimizer.groups.*", kFree, ""},
     {"schedule.*", kFree, ""},
     {"training.batch", kFree, ""},

@@ -38,8 +38,9 @@ std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::Adagrad&
           .eps(r.eps));
 }
 
-// LibTorch has none: make_velocity_optimizer.
-std::unique_ptr<torch::optim::OptimizerOptions> options_of(const optim::SgdVelocity&) {
+// LibTorch has none: make_velocity_optimizer, make_layerwise_optimizer.
+template <class Rule>
+std::unique_ptr<torch::optim::OptimizerOptions> options_of(const Rule&) {
   return nullptr;
 }
 
@@ -141,6 +142,7 @@ std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups&
   using namespace torch::optim;
   const std::string& name = groups.front().values.name;
   if (name == "sgd_velocity") return make_velocity_optimizer(groups);
+  if (name == "lars" || name == "lamb") return make_layerwise_optimizer(groups);
   if (name == "adam")
     return std::make_unique<BuiltIn<FusedAdam, AdamOptions, AdamParamState>>(groups);
   if (name == "adamw")

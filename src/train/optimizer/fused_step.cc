@@ -63,35 +63,76 @@ void FusedStep::add(const optim::Rule& rule, std::int64_t step, const torch::Ten
   items_.push_back(std::move(item));
 }
 
-template <typename T>
-void FusedStep::update(const Piece& piece) {
-  const Item& item = *piece.item;
-  const auto size = static_cast<std::size_t>(piece.end - piece.begin);
-  std::array<std::span<T>, optim::Slots::kMaxSlots> state;
-  for (std::size_t i = 0; i < item.slots; ++i) {
-    state[i] = {item.state[i].data_ptr<T>() + piece.begin, size};
+std::vector<FusedStep::Piece> FusedStep::pieces() const {
+  std::vector<Piece> pieces;
+  for (std::size_t item = 0; item < items_.size(); ++item) {
+    const std::int64_t size = items_[item].parameter.numel();
+    for (std::int64_t begin = 0; begin < size; begin += kPiece)
+      pieces.push_back({item, begin, std::min(begin + kPiece, size)});
   }
-  optim::update<T>(item.rule, item.step, {item.parameter.data_ptr<T>() + piece.begin, size},
-                   {item.gradient.const_data_ptr<T>() + piece.begin, size},
-                   {state.data(), item.slots});
+  return pieces;
 }
 
-void FusedStep::run() {
-  std::vector<Piece> pieces;
-  for (const Item& item : items_) {
-    for (std::int64_t begin = 0; begin < item.parameter.numel(); begin += kPiece) {
-      pieces.push_back({&item, begin, std::min(begin + kPiece, item.parameter.numel())});
-    }
-  }
+template <typename T>
+FusedStep::Spans<T> FusedStep::spans_of(const Piece& piece) const {
+  const Item& item = items_[piece.item];
+  const auto size = static_cast<std::size_t>(piece.end - piece.begin);
+  Spans<T> spans{{item.parameter.data_ptr<T>() + piece.begin, size},
+                 {item.gradient.const_data_ptr<T>() + piece.begin, size},
+                 {}};
+  for (std::size_t i = 0; i < item.slots; ++i)
+    spans.state[i] = {item.state[i].data_ptr<T>() + piece.begin, size};
+  return spans;
+}
+
+template <typename Use>
+void FusedStep::for_each(const std::vector<Piece>& pieces, const Use& use) const {
   const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
   parallel::parallel_pieces(pieces.size(), threads, [&](std::size_t i) {
-    const bool single = pieces[i].item->parameter.scalar_type() == torch::kFloat;
-    single ? update<float>(pieces[i]) : update<double>(pieces[i]);
+    const Item& item = items_[pieces[i].item];
+    const auto with = [&]<typename T>(const Spans<T>& spans) {
+      use(i, item, spans, std::span<const std::span<T>>(spans.state.data(), item.slots));
+    };
+    item.parameter.scalar_type() == torch::kFloat ? with(spans_of<float>(pieces[i]))
+                                                  : with(spans_of<double>(pieces[i]));
   });
+}
+
+void FusedStep::finish() {
   // Autograd has to notice that the weights changed, as with any operation in place.
   for (const Item& item : items_) torch::autograd::impl::bump_version(item.parameter);
   items_.clear();
   seen_.clear();
+}
+
+void FusedStep::run() {
+  for_each(pieces(), []<typename T>(std::size_t, const Item& item, const Spans<T>& spans,
+                                    std::span<const std::span<T>> state) {
+    optim::update<T>(item.rule, item.step, spans.weights, spans.gradient, state);
+  });
+  finish();
+}
+
+std::vector<optim::Squares> FusedStep::accumulate() {
+  const std::vector<Piece> pieces = this->pieces();
+  std::vector<optim::Squares> parts(pieces.size());
+  for_each(pieces, [&]<typename T>(std::size_t i, const Item& item, const Spans<T>& spans,
+                                   std::span<const std::span<T>> state) {
+    parts[i] = optim::accumulate<T>(item.rule, item.step, spans.weights, spans.gradient, state);
+  });
+  std::vector<optim::Squares> squares(items_.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) squares[pieces[i].item] += parts[i];
+  return squares;
+}
+
+void FusedStep::run(const std::vector<double>& ratios) {
+  const std::vector<Piece> pieces = this->pieces();
+  for_each(pieces, [&]<typename T>(std::size_t i, const Item& item, const Spans<T>& spans,
+                                   std::span<const std::span<T>> state) {
+    optim::apply<T>(item.rule, item.step, ratios[pieces[i].item], spans.weights, spans.gradient,
+                    state);
+  });
+  finish();
 }
 
 }  // namespace convoy::train

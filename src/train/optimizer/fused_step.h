@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <span>
 #include <unordered_set>
 #include <vector>
 
@@ -24,6 +25,12 @@ class FusedStep {
            const std::vector<torch::Tensor*>& slots);
   void run();
 
+  // For layer-wise rules, in place of run(): gives the sums of squares of each parameter, in the
+  // order in which they were added; then makes the updates with a ratio for each. No parameter may
+  // be added twice. The sums don't depend on the number of threads.
+  std::vector<optim::Squares> accumulate();
+  void run(const std::vector<double>& ratios);
+
  private:
   struct Item {
     optim::Rule rule;
@@ -34,13 +41,25 @@ class FusedStep {
     std::size_t slots;
   };
   struct Piece {
-    const Item* item;
+    std::size_t item;
     std::int64_t begin;
     std::int64_t end;
   };
-
+  // The arrays of a piece.
   template <typename T>
-  static void update(const Piece& piece);
+  struct Spans {
+    std::span<T> weights;
+    std::span<const T> gradient;
+    std::array<std::span<T>, optim::Slots::kMaxSlots> state;
+  };
+
+  std::vector<Piece> pieces() const;
+  template <typename T>
+  Spans<T> spans_of(const Piece& piece) const;
+  // use(item, spans, slots of state) for each piece, with its place among them, on all threads.
+  template <typename Use>
+  void for_each(const std::vector<Piece>& pieces, const Use& use) const;
+  void finish();
 
   std::vector<Item> items_;
   std::unordered_set<const void*> seen_;

@@ -4,12 +4,14 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "convoy/comm/communicator.h"
+#include "convoy/optim/rule.h"
 #include "convoy/parallel/gradient_reducer.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/update_rule.h"
@@ -23,6 +25,13 @@ class GroupedOptimizer {
   virtual void set_weight_decay(std::size_t /*group*/, double /*decay*/) {
     throw std::logic_error("the weight decay of this optimizer stays what it was made with");
   }
+  // Whether the rule goes by norms of whole parameters. If so it is told of which parameters this
+  // rank holds a part only, and how to add up what the ranks with the others have: `sum` adds
+  // squares of all divided parameters in place, in the order of `names`, which ascend and are
+  // the same on all of them. step() is collective over these ranks then.
+  virtual bool layerwise() const { return false; }
+  using Sum = std::function<void(std::vector<optim::Squares>& squares)>;
+  virtual void set_divided(std::vector<std::string> /*names*/, Sum /*sum*/) {}
   virtual void zero_grad() = 0;
   virtual void step() = 0;
   // What is kept of each parameter.
@@ -44,6 +53,7 @@ using ParameterGroups = std::vector<ParameterGroup>;  // at least one
 // Makes an optimizer whose name is among built_in_optimizers().
 std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_velocity_optimizer(const ParameterGroups& groups);
+std::unique_ptr<GroupedOptimizer> make_layerwise_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_rule_optimizer(const ParameterGroups& groups,
                                                       const OptimizerFactory& make);
 

@@ -88,6 +88,29 @@ void NamedOptimizer::set_weight_decay(
     optimizer_->set_weight_decay(g, decay_of(scales_[g], decays_[g]));
 }
 
+void NamedOptimizer::set_divided(const comm::Communicator& ranks,
+                                 const std::vector<std::string>& names) {
+  if (!optimizer_->layerwise() || ranks.size() == 1) return;
+  std::string own;
+  for (const std::string& name : names) own += name + '\n';
+  // Some may have nothing at all of a parameter.
+  std::set<std::string> all;
+  for (const std::string& text : ranks.gather_text(own)) {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = text.find('\n', at);
+      all.insert(text.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  if (all.empty()) return;
+  optimizer_->set_divided({all.begin(), all.end()}, [ranks](std::vector<optim::Squares>& squares) {
+    std::vector<double> sums;
+    for (const optim::Squares& s : squares) sums.insert(sums.end(), {s.weights, s.direction});
+    ranks.allreduce(comm::buffer_of(sums), comm::ReduceOp::sum);
+    for (std::size_t i = 0; i < squares.size(); ++i) squares[i] = {sums[2 * i], sums[2 * i + 1]};
+  });
+}
+
 void NamedOptimizer::zero_grad() { optimizer_->zero_grad(); }
 void NamedOptimizer::step() { optimizer_->step(); }
 

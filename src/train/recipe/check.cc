@@ -75,18 +75,30 @@ void check_optimizer(const OptimizerRecipe& o, Checker& c) {
     }
   };
   const bool velocity = o.name == "sgd_velocity";
-  only_for({"momentum"}, o.name == "sgd" || velocity, "sgd and sgd_velocity");
+  const bool lars = o.name == "lars", lamb = o.name == "lamb";
+  only_for({"momentum"}, o.name == "sgd" || velocity || lars, "sgd, sgd_velocity and lars");
   only_for({"dampening", "nesterov"}, o.name == "sgd", "sgd");
-  only_for({"beta1", "beta2", "amsgrad"}, adam, "adam and adamw");
+  only_for({"beta1", "beta2"}, adam || lamb, "adam, adamw and lamb");
+  only_for({"amsgrad"}, adam, "adam and adamw");
   only_for({"lr_decay", "initial_accumulator"}, o.name == "adagrad", "adagrad");
-  only_for({"eps"}, built_in && o.name != "sgd" && !velocity, "adam, adamw and adagrad");
+  only_for({"eps"}, built_in && o.name != "sgd" && !velocity,
+           "adam, adamw, adagrad, lars and lamb");
+  only_for({"trust_coefficient"}, lars, "lars");
+  only_for({"trust_min_dims"}, lars || lamb, "lars and lamb");
   bool finite = true;
-  const std::pair<const char*, double> numbers[] = {
-      {"lr", o.lr},       {"momentum", o.momentum}, {"dampening", o.dampening},
-      {"beta1", o.beta1}, {"beta2", o.beta2},       {"weight_decay", o.weight_decay},
-      {"eps", o.eps},     {"lr_decay", o.lr_decay}, {"initial_accumulator", o.initial_accumulator}};
+  const std::pair<const char*, double> numbers[] = {{"lr", o.lr},
+                                                    {"momentum", o.momentum},
+                                                    {"dampening", o.dampening},
+                                                    {"beta1", o.beta1},
+                                                    {"beta2", o.beta2},
+                                                    {"weight_decay", o.weight_decay},
+                                                    {"eps", o.eps},
+                                                    {"lr_decay", o.lr_decay},
+                                                    {"initial_accumulator", o.initial_accumulator},
+                                                    {"trust_coefficient", o.trust_coefficient}};
   for (const auto& [key, value] : numbers)
     finite = c.finite(std::string("optimizer.") + key, value) && finite;
+  c.expect(o.trust_min_dims >= 0, "optimizer.trust_min_dims is negative; 0 means all parameters");
   c.expect(o.options.has("momentum") || !(o.momentum >= 1),
            "optimizer.momentum has to be below 1: from there on updates grow without end");
   if (built_in && finite) {
@@ -110,6 +122,10 @@ void check_optimizer(const OptimizerRecipe& o, Checker& c) {
     c.expect(!(group.weight_decay < 0) || group.weight_decay == -1,
              name + ".weight_decay is negative; -1 means the optimizer's");
     c.expect(group.max_dims >= 0, name + ".max_dims is negative; 0 means any");
+    c.expect(group.trust_min_dims == -1 || lars || lamb,
+             name + ".trust_min_dims is for lars and lamb, not " + o.name);
+    c.expect(group.trust_min_dims >= -1,
+             name + ".trust_min_dims is negative; -1 means the optimizer's");
   }
 }
 
@@ -122,7 +138,14 @@ void check_schedule(const Recipe& r, Checker& c) {
   const ScheduleRecipe& s = r.schedule;
   c.only_for("schedule.milestones", s.name == "step", "the schedule step, not " + s.name);
   c.only_for("schedule.gamma", s.name == "step", "the schedule step, not " + s.name);
-  c.only_for("schedule.end", s.name == "cosine", "the schedule cosine, not " + s.name);
+  const bool polynomial = s.name == "polynomial", one_cycle = s.name == "one_cycle";
+  c.only_for("schedule.end", s.name == "cosine" || polynomial,
+             "the schedules cosine and polynomial, not " + s.name);
+  c.only_for("schedule.power", polynomial, "the schedule polynomial, not " + s.name);
+  for (const char* key : {"schedule.pct_start", "schedule.div_factor", "schedule.final_div_factor"})
+    c.only_for(key, one_cycle, "the schedule one_cycle, not " + s.name);
+  c.only_for("schedule.warmup", !one_cycle || s.warmup == 0,
+             "other schedules than one_cycle, whose rate rises by itself (schedule.pct_start)");
   c.expect(s.name != "step" || !s.milestones.empty(),
            "schedule.milestones is empty; the schedule step needs them");
   double before = 0;
@@ -142,6 +165,13 @@ void check_schedule(const Recipe& r, Checker& c) {
                                                     {"schedule.end", s.end}};
   for (const auto& [key, value] : numbers) {
     if (c.finite(key, value)) c.at_least(key, value, 0);
+  }
+  if (c.finite("schedule.power", s.power))
+    c.expect(s.power > 0, "schedule.power has to be above 0");
+  c.expect(s.pct_start >= 0 && s.pct_start <= 1, "schedule.pct_start has to be 0 to 1");
+  for (const auto& [key, value] : {std::pair{"schedule.div_factor", s.div_factor},
+                                   std::pair{"schedule.final_div_factor", s.final_div_factor}}) {
+    if (c.finite(key, value)) c.at_least(key, value, 1);
   }
   c.only_for("schedule.warmup_from", s.warmup > 0, "schedule.warmup, which is 0");
   if (c.finite("schedule.gamma", s.gamma))

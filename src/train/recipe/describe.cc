@@ -73,32 +73,41 @@ void describe(DataRecipe& data, Fields& f) {
 }
 
 void describe(OptimizerRecipe& o, Fields& f) {
-  f.field("name", o.name, "sgd, sgd_velocity, adam, adamw, adagrad, a plugin's");
+  f.field("name", o.name, "sgd, sgd_velocity, adam, adamw, adagrad, lars, lamb, a plugin's");
   f.field("lr", o.lr, "learning rate");
   f.more_options(o.options, o.name, built_in_optimizers());
   // A plugin's optimizer may have keys of these names, which are its own then.
   const auto field = [&](const char* key, auto& value, const char* doc) {
     if (!o.options.has(key)) f.field(key, value, doc);
   };
-  field("momentum", o.momentum, "sgd, sgd_velocity");
+  field("momentum", o.momentum, "sgd, sgd_velocity, lars");
   field("dampening", o.dampening, "sgd");
   field("nesterov", o.nesterov, "sgd");
-  f.field("weight_decay", o.weight_decay, "L2 penalty; decoupled in adamw");
-  field("beta1", o.beta1, "adam, adamw");
-  field("beta2", o.beta2, "adam, adamw");
-  field("eps", o.eps, "adam, adamw, adagrad; 0: 1e-8, 1e-8 and 1e-10");
+  f.field("weight_decay", o.weight_decay, "L2 penalty; decoupled in adamw and lamb");
+  field("beta1", o.beta1, "adam, adamw, lamb");
+  field("beta2", o.beta2, "adam, adamw, lamb");
+  field("eps", o.eps, "adam, adamw, adagrad, lars, lamb; 0: 1e-8, 1e-8, 1e-10, 0, 1e-6");
   field("amsgrad", o.amsgrad, "adam, adamw");
   field("lr_decay", o.lr_decay, "adagrad");
   field("initial_accumulator", o.initial_accumulator, "adagrad");
+  field("trust_coefficient", o.trust_coefficient, "lars: multiplies the trust ratio");
+  field("trust_min_dims", o.trust_min_dims,
+        "lars, lamb: parameters of fewer dimensions are updated without a trust ratio");
   f.list_of("groups", o.groups, "Parameters with values of their own; the first group that fits.");
 }
 
 void describe(ScheduleRecipe& s, Fields& f) {
-  f.field("name", s.name, "constant, step or cosine", {"constant", "step", "cosine"});
+  f.field("name", s.name, "constant, step, cosine, polynomial or one_cycle",
+          {"constant", "step", "cosine", "polynomial", "one_cycle"});
   f.field("unit", s.unit, "of milestones and warmup: epochs or steps", {"epochs", "steps"});
   f.field("milestones", s.milestones, "step: where the rate is multiplied by gamma");
   f.field("gamma", s.gamma, "step");
-  f.field("end", s.end, "cosine: the rate at the end, as a part of lr");
+  f.field("end", s.end, "cosine, polynomial: the rate at the end, as a part of lr");
+  f.field("power", s.power, "polynomial: of the part of the training that is left");
+  f.field("pct_start", s.pct_start, "one_cycle: the part of the training in which the rate rises");
+  f.field("div_factor", s.div_factor, "one_cycle: the first rate is lr divided by this");
+  f.field("final_div_factor", s.final_div_factor,
+          "one_cycle: the last rate is the first one divided by this");
   f.field("warmup", s.warmup, "how long the rate rises, linearly, at the start");
   f.field("warmup_from", s.warmup_from, "where it starts, as a part of lr");
 }
@@ -173,6 +182,7 @@ void describe(ParameterGroupRecipe& group, Fields& f) {
   f.field("max_dims", group.max_dims, "only those of at most so many dimensions; 0: any");
   f.field("lr_scale", group.lr_scale, "multiplies lr");
   f.field("weight_decay", group.weight_decay, "instead of the optimizer's; -1: the same");
+  f.field("trust_min_dims", group.trust_min_dims, "the same; 0: all have a trust ratio");
 }
 
 void describe(PlacementRule& rule, Fields& f) {

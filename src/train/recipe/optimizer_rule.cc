@@ -32,7 +32,8 @@ bool fits(const ParameterGroupRecipe& group, const std::string& name, std::int64
 }  // namespace
 
 const std::vector<std::string>& built_in_optimizers() {
-  static const std::vector<std::string> names{"sgd", "sgd_velocity", "adam", "adamw", "adagrad"};
+  static const std::vector<std::string> names{"sgd",     "sgd_velocity", "adam", "adamw",
+                                              "adagrad", "lars",         "lamb"};
   return names;
 }
 
@@ -56,6 +57,19 @@ optim::Rule optimizer_rule(const OptimizerRecipe& r) {
   if (r.name == "sgd_velocity") {
     return optim::SgdVelocity{.lr = r.lr, .momentum = r.momentum, .weight_decay = r.weight_decay};
   }
+  if (r.name == "lars") {
+    return optim::Lars{.lr = r.lr,
+                       .momentum = r.momentum,
+                       .weight_decay = r.weight_decay,
+                       .trust_coefficient = r.trust_coefficient,
+                       .eps = r.eps};
+  }
+  if (r.name == "lamb") {
+    optim::Lamb rule{.lr = r.lr, .beta1 = r.beta1, .beta2 = r.beta2};
+    if (r.eps != 0) rule.eps = r.eps;
+    rule.weight_decay = r.weight_decay;
+    return rule;
+  }
   return optim::Sgd{.lr = r.lr,
                     .momentum = r.momentum,
                     .dampening = r.dampening,
@@ -74,6 +88,7 @@ std::size_t group_of(const OptimizerRecipe& recipe, const std::string& name,
 OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group) {
   OptimizerRecipe values = recipe;
   if (group.weight_decay >= 0) values.weight_decay = group.weight_decay;
+  if (group.trust_min_dims >= 0) values.trust_min_dims = group.trust_min_dims;
   return values;
 }
 

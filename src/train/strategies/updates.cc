@@ -47,6 +47,12 @@ std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& par
   return tensors;
 }
 
+std::vector<std::string> names_of(const std::vector<parallel::NamedTensor>& parameters) {
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters) names.push_back(parameter.name);
+  return names;
+}
+
 bool may_update(StepReport& report, double norm,
                 const std::vector<parallel::NamedTensor>& parameters) {
   report.gradient_norm = norm;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "convoy/base/clock.h"
@@ -31,6 +32,9 @@ void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
 
 // Gives the parameters without their names.
 std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters);
+
+// Gives their names.
+std::vector<std::string> names_of(const std::vector<parallel::NamedTensor>& parameters);
 
 // Whether an update may be made with gradients of this norm, which `report` then has. Where it is
 // not finite it also has which of these parameters that comes from, if it has none yet. An update

@@ -101,6 +101,10 @@ TEST(Placement, RefusesWhatCannotBe) {
   EXPECT_NE(message({{std::string(kMaxVectorName + 1, 'x'), 1, {}}}), "");
   EXPECT_EQ(message({{std::string(kMaxVectorName, 'x'), 1, {}}}), "");
   EXPECT_NE(message({{"a", kMaxElements + 1, {}}}), "");
+  EXPECT_EQ(message({{"fc", 1, optim::Lamb{}}}),
+            "vector 'fc': lamb goes by norms of whole parameters, of which a shard has slices; "
+            "choose a rule of single elements");
+  EXPECT_NE(message({{"fc", 1, optim::Lars{}}}).find("vector 'fc': lars"), std::string::npos);
   EXPECT_NE(message({{"fc", 1, optim::Sgd{.lr = -1}}}).find("vector 'fc': sgd: lr is -1"),
             std::string::npos);
   EXPECT_EQ(message({}, 0), "0 shards can hold no vectors; name 1 or more");

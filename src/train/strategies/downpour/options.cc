@@ -61,6 +61,28 @@ void check_steps(const Recipe& recipe, const DownpourRecipe& d, KeyChecker& c) {
                std::to_string(d.replicas));
 }
 
+// What is left of Convoy's own rules: shards have slices of parameters, and no norms of whole ones.
+Texts rules_of_servers() {
+  Texts names;
+  for (const std::string& name : built_in_optimizers()) {
+    if (!optim::is_layerwise(optimizer_rule({.name = name}))) names.push_back(name);
+  }
+  return names;
+}
+
+void check_rule(const OptimizerRecipe& optimizer, KeyChecker& c) {
+  const std::string is = "optimizer.name is '" + optimizer.name + "', ";
+  const std::string servers = "; with downpour servers apply the rule, which have ";
+  if (!is_built_in_optimizer(optimizer.name)) {
+    c.expect(false,
+             is + "a plugin's" + servers + "Convoy's own: " + any_of_words(rules_of_servers()));
+  } else {
+    c.expect(!optim::is_layerwise(optimizer_rule(optimizer)),
+             is + "which goes by norms of whole parameters" + servers +
+                 "slices of them; it can be " + any_of_words(rules_of_servers()));
+  }
+}
+
 void check_others(const Recipe& recipe, KeyChecker& c) {
   // The coordinator counts samples.
   constexpr std::int64_t kMostSamples = std::int64_t{1} << 62;
@@ -69,10 +91,7 @@ void check_others(const Recipe& recipe, KeyChecker& c) {
            "training.steps is " + std::to_string(recipe.training.steps) +
                "; with downpour, steps of training.batch = " + std::to_string(batch) +
                " can be at most " + std::to_string(kMostSamples / batch));
-  c.expect(is_built_in_optimizer(recipe.optimizer.name),
-           "optimizer.name is '" + recipe.optimizer.name +
-               "', a plugin's; with downpour servers apply the rule, which have Convoy's own: " +
-               any_of_words(built_in_optimizers()));
+  check_rule(recipe.optimizer, c);
   c.expect(recipe.precision != "float64",
            "precision is float64; the parameters on servers are float32");
   c.expect(recipe.data.shuffle_every_epochs == 1 && recipe.data.shuffle_every_steps == 0,

@@ -122,7 +122,8 @@ void Hybrid::prepare(TrainerContext& context, const State* saved) {
   // Of the usual batch: the last one of an epoch is smaller, as it is for one process.
   const double k = static_cast<double>(context.recipe().training.batch) / options_.base_batch;
   const double passes = options_.variable_batch ? updates_of_head() : 1;
-  optimizers_.emplace(context, *network_, HybridOptimizers::Batches{options_.rates, k, k / passes});
+  optimizers_.emplace(context, *network_, HybridOptimizers::Batches{options_.rates, k, k / passes},
+                      norms_);
   if (optimizers_->trains_trunk()) {
     trunk_.emplace(all, network_->shared_trunk(), trunk_options(saved));
     // What of the divided weights' gradients there was no time for yet.

@@ -25,7 +25,7 @@ State state_of(const State& saved, const std::vector<parallel::NamedTensor>& par
 }  // namespace
 
 HybridOptimizers::HybridOptimizers(const TrainerContext& context, const SplitNetwork& network,
-                                   const Batches& batches)
+                                   const Batches& batches, const comm::Communicator& partitions)
     : batches_(batches) {
   for (auto& parameter : parallel::unique_parameters(network)) {
     auto& list = network.parts().contains(parameter.name) ? head_parameters_ : trunk_parameters_;
@@ -33,6 +33,7 @@ HybridOptimizers::HybridOptimizers(const TrainerContext& context, const SplitNet
   }
   if (!trunk_parameters_.empty()) trunk_.emplace(context.make_optimizer(trunk_parameters_));
   head_.emplace(context.make_optimizer(head_parameters_));
+  head_->set_divided(partitions, names_of(head_parameters_));
 }
 
 double HybridOptimizers::set_learning_rate(double lr) {

@@ -22,8 +22,10 @@ class HybridOptimizers {
     RateRule rule = RateRule::own;
     double trunk = 1, head = 1;
   };
+  // `partitions` are the ranks that hold the partitioned layers together. Collective over them, and
+  // so are updates of these layers.
   HybridOptimizers(const TrainerContext& context, const SplitNetwork& network,
-                   const Batches& batches);
+                   const Batches& batches, const comm::Communicator& partitions);
 
   bool trains_trunk() const { return trunk_.has_value(); }
   const std::vector<parallel::NamedTensor>& head_parameters() const { return head_parameters_; }

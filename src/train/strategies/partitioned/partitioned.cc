@@ -225,6 +225,7 @@ void Partitioned::prepare(TrainerContext& context, const State* saved) {
   shared_sums_ = make_reducer(all, shared_);
   divided_sums_ = make_reducer(grid_->replicas(), divided_);
   optimizer_.emplace(context.make_optimizer(parameters_));
+  optimizer_->set_divided(norms_, names_of(divided_));
   // Those of a partition's replicas have the same shapes.
   buffers_ = LocalBuffers(own(grid_->replicas()), parallel::unique_buffers(*network_));
   if (saved == nullptr) return;

@@ -49,6 +49,8 @@ std::string chosen_keys(const OptimizerRecipe& o) {
       {"amsgrad", o.amsgrad != usual.amsgrad},
       {"lr_decay", o.lr_decay != usual.lr_decay},
       {"initial_accumulator", o.initial_accumulator != usual.initial_accumulator},
+      {"trust_coefficient", o.trust_coefficient != usual.trust_coefficient},
+      {"trust_min_dims", o.trust_min_dims != usual.trust_min_dims},
       {"groups", !o.groups.empty()}};
   std::string text;
   for (const auto& [key, chosen] : keys) {
