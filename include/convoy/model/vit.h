@@ -19,8 +19,8 @@ struct VisionTransformerOptions {
 // A token for each patch and one for the class, positions that are learned, layers of attention and
 // fully connected layers (GELU) with layer normalization before each and shortcuts around each, and
 // the scores of the class's token. No dropout. 86,567,656 parameters as it stands, vit_b_16. It is
-// one stage, "vit", of one layer that is not looked into and has no name: what trains networks whole
-// (sync, and what is built on it) takes it. UsageError for numbers that make no sense.
+// one stage, "vit", of one layer that is not looked into and has no name: what trains networks
+// whole (sync, and what is built on it) takes it. UsageError for numbers that make no sense.
 //
 // Names and shapes are torchvision's ("class_token", "encoder.layers.encoder_layer_0.ln_1.weight"),
 // and so are the distributions of the first values. Attention is LibTorch's

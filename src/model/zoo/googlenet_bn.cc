@@ -65,8 +65,7 @@ void add_twice_rectified(Branches& branches, const std::string& name,
 void add_pool(Branches& branches, const std::string& name, bool maxima) {
   constexpr layer::Pair kKernel{3, 3}, kStride{1, 1}, kPadding{1, 1};
   if (maxima) {
-    branches.add(name,
-                 layer::MaxPool{.kernel = kKernel, .stride = kStride, .padding = kPadding});
+    branches.add(name, layer::MaxPool{.kernel = kKernel, .stride = kStride, .padding = kPadding});
   } else {
     branches.add(name, layer::AveragePool{kKernel, kStride, kPadding});
   }

@@ -52,14 +52,13 @@ Blueprint vgg(const VggOptions& options) {
     net.stages.push_back(group.add(feature(), layer::MaxPool()).done());
   }
   const std::int64_t hidden = options.hidden;
-  net.stages.push_back(
-      Chain("fc6")
-          .add("avgpool", layer::AdaptiveAveragePool{{kVggGrid, kVggGrid}})
-          .add("flatten", layer::Flatten())
-          .add("classifier.0", vgg_linear(channels * kVggGrid * kVggGrid, hidden))
-          .add("classifier.1", layer::Relu())
-          .add("classifier.2", layer::Dropout{options.dropout})
-          .done());
+  net.stages.push_back(Chain("fc6")
+                           .add("avgpool", layer::AdaptiveAveragePool{{kVggGrid, kVggGrid}})
+                           .add("flatten", layer::Flatten())
+                           .add("classifier.0", vgg_linear(channels * kVggGrid * kVggGrid, hidden))
+                           .add("classifier.1", layer::Relu())
+                           .add("classifier.2", layer::Dropout{options.dropout})
+                           .done());
   net.stages.push_back(Chain("fc7")
                            .add("classifier.3", vgg_linear(hidden, hidden))
                            .add("classifier.4", layer::Relu())

@@ -52,8 +52,8 @@ class EncoderLayerImpl : public torch::nn::Module {
  public:
   explicit EncoderLayerImpl(const VisionTransformerOptions& o) {
     norm1_ = register_module("ln_1", layer_norm(o.width));
-    attention_ = register_module("self_attention",
-                                 std::make_shared<SelfAttentionImpl>(o.width, o.heads));
+    attention_ =
+        register_module("self_attention", std::make_shared<SelfAttentionImpl>(o.width, o.heads));
     norm2_ = register_module("ln_2", layer_norm(o.width));
     const auto both = register_module("mlp", std::make_shared<torch::nn::Module>("mlp"));
     first_ = both->register_module("0", unset_linear(o.width, o.hidden));
@@ -84,8 +84,8 @@ class VisionTransformerImpl : public torch::nn::Module {
                                           torch::empty({o.width, o.image[0], o.patch, o.patch}));
     bias_ = patches->register_parameter("bias", torch::empty({o.width}));
     const auto encoder = register_module("encoder", std::make_shared<torch::nn::Module>());
-    positions_ = encoder->register_parameter("pos_embedding",
-                                             torch::empty({1, 1 + patches_of(o), o.width}));
+    positions_ =
+        encoder->register_parameter("pos_embedding", torch::empty({1, 1 + patches_of(o), o.width}));
     const auto layers = encoder->register_module("layers", std::make_shared<torch::nn::Module>());
     for (std::int64_t i = 0; i < o.layers; ++i) {
       layers_.push_back(layers->register_module("encoder_layer_" + std::to_string(i),
@@ -156,8 +156,7 @@ std::vector<TensorInfo> tensors_of_transformer(const VisionTransformerOptions& o
 // For one image; scores are those of one token.
 std::int64_t macs_of_transformer(const VisionTransformerOptions& o) {
   const std::int64_t patches = patches_of(o), tokens = 1 + patches, d = o.width;
-  const std::int64_t layer =
-      tokens * d * (4 * d + 2 * o.hidden) + 2 * tokens * tokens * d;
+  const std::int64_t layer = tokens * d * (4 * d + 2 * o.hidden) + 2 * tokens * tokens * d;
   return patches * o.image[0] * o.patch * o.patch * d + o.layers * layer + d * o.classes;
 }
 
