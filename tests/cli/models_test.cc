@@ -26,21 +26,27 @@ std::vector<json> rows_of(std::vector<std::string> arguments) {
 
 TEST(Models, ListsAllWithWhatIsPublished) {
   const auto rows = rows_of({});
-  ASSERT_EQ(rows.size(), 18u);
+  ASSERT_EQ(rows.size(), 26u);
   EXPECT_EQ(rows[0]["model"], "alexnet");
   EXPECT_EQ(rows[1]["model"], "alexnet-one-tower");
   EXPECT_EQ(rows[2]["model"], "alexnet32");
   EXPECT_EQ(rows[1]["parameters"], 61838248);
-  EXPECT_EQ(rows[8]["model"], "local-image");
-  EXPECT_EQ(rows[8]["parameters"], 81000896);
-  EXPECT_EQ(rows[15]["model"], "speech-dnn");
-  EXPECT_EQ(rows[15]["input"], (json{1, 11, 40}));
-  const json& resnet50 = rows[14];
+  EXPECT_EQ(rows[10]["model"], "local-image");
+  EXPECT_EQ(rows[10]["parameters"], 81000896);
+  EXPECT_EQ(rows[18]["model"], "speech-dnn");
+  EXPECT_EQ(rows[18]["input"], (json{1, 11, 40}));
+  const json& resnet50 = rows[17];
   EXPECT_EQ(resnet50["model"], "resnet50");
   EXPECT_EQ(resnet50["input"], (json{3, 224, 224}));
   EXPECT_EQ(resnet50["parameters"], 25557032);
   EXPECT_EQ(resnet50["macs"], 4089184256);
   EXPECT_EQ(resnet50["stages"], 18);
+  EXPECT_EQ(rows[4]["model"], "googlenet-bn");
+  EXPECT_EQ(rows[4]["gradient_bytes"], 4 * 19147888);
+  EXPECT_EQ(rows[23]["model"], "vgg16_bn");
+  EXPECT_EQ(rows[23]["parameters"], 138365992);
+  EXPECT_EQ(rows[25]["model"], "vit_b_16");
+  EXPECT_EQ(rows[25]["parameters"], 86567656);
   const JobResult table = Job({"models"}).finish();
   EXPECT_EQ(table.exit_status, 0);
   EXPECT_NE(table.out.find("25,557,032"), std::string::npos) << table.out;

@@ -1,22 +1,27 @@
-"""Writes alexnet.json, lenet.json, resnet18.json, resnet50.json and torchvision_shapes.json.
+"""Writes torchvision_shapes.json, and NAME.json of each network below.
 
-    python3 tests/golden/make_models.py      (needs torch and torchvision; made with 2.11 and 0.26)
+    python3 tests/golden/make_models.py [NAME...]
+
+Needs torch and torchvision (made with 2.11 and 0.26). With names those files alone.
 
 One training step of each network on inputs and weights from fill.py: logits, cross-entropy loss,
 for each parameter the sum and norm of its gradient and three of its entries, and the sum of each buffer
 afterwards; then the logits in evaluation mode. In float64; a float32 run has to agree within
-rounding. AlexNet and the ResNets come from torchvision; LeNet is Caffe's, written here in plain
-PyTorch.
+rounding. LeNet (Caffe's) and GoogLeNet-BN (googlenet_bn.py) are written in plain PyTorch; the others
+come from torchvision. Without dropout, which is random. The losses of auxiliary classifiers count
+0.3 each.
 """
 
 import collections
 import json
 import pathlib
+import sys
 
 import torch
 import torchvision
 
 from fill import fill, scale_and_offset
+from googlenet_bn import GoogLeNetBN
 
 HERE = pathlib.Path(__file__).parent
 VERSIONS = {"torch": torch.__version__.split("+")[0],
@@ -31,6 +36,20 @@ def lenet():
         fc2=torch.nn.Linear(500, 10)))
 
 
+def vgg(name):
+    """With few hidden units, which keeps the test short; every other layer is unchanged."""
+    model = getattr(torchvision.models, name)(num_classes=10, dropout=0, init_weights=False)
+    model.classifier[0] = torch.nn.Linear(512 * 7 * 7, 16)
+    model.classifier[3] = torch.nn.Linear(16, 16)
+    model.classifier[6] = torch.nn.Linear(16, 10)
+    return model
+
+
+def googlenet():
+    return torchvision.models.googlenet(num_classes=10, aux_logits=True, init_weights=False,
+                                        dropout=0, dropout_aux=0)
+
+
 def fill_network(model):
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
@@ -40,13 +59,22 @@ def fill_network(model):
             tensor.copy_(torch.from_numpy(values).reshape(tensor.shape))
 
 
+def scores_of(outputs):
+    """The scores, and those of auxiliary classifiers from the first on."""
+    if isinstance(outputs, torchvision.models.GoogLeNetOutputs):
+        return outputs.logits, [outputs.aux_logits1, outputs.aux_logits2]
+    return (outputs[0], [outputs[1]]) if isinstance(outputs, tuple) else (outputs, [])
+
+
 def golden(name, model, shape):
     model = model.double()
     fill_network(model)
     images = torch.from_numpy(fill("images", torch.Size(shape).numel())).reshape(shape)
     labels = torch.tensor([(7 * i + 3) % 10 for i in range(shape[0])])
-    logits = model(images)
+    logits, auxiliary = scores_of(model(images))
     loss = torch.nn.functional.cross_entropy(logits, labels)
+    for scores in auxiliary:
+        loss = loss + 0.3 * torch.nn.functional.cross_entropy(scores, labels)
     loss.backward()
     gradients = {}
     for parameter_name, parameter in model.named_parameters():
@@ -61,6 +89,8 @@ def golden(name, model, shape):
     result = {"made_with": VERSIONS, "images": list(shape), "classes": 10,
               "logits": logits.flatten().tolist(), "loss": loss.item(), "gradients": gradients,
               "buffers": buffers, "evaluated_logits": evaluated.flatten().tolist()}
+    if auxiliary:
+        result["auxiliary_logits"] = [scores.flatten().tolist() for scores in auxiliary]
     (HERE / f"{name}.json").write_text(json.dumps(result, indent=0) + "\n")
 
 
@@ -71,14 +101,41 @@ def shapes(make):
             "order": [k for k, _ in model.named_parameters()], "shapes": tensors}
 
 
+def write_shapes():
+    names = ("alexnet", "resnet18", "resnet34", "resnet50", "resnet101", "vgg11", "vgg11_bn", "vgg16",
+             "vgg16_bn", "mobilenet_v2", "googlenet", "vit_b_16")
+    table = {name: shapes(getattr(torchvision.models, name)) for name in names}
+    text = json.dumps({"made_with": VERSIONS, "models": table})
+    (HERE / "torchvision_shapes.json").write_text(text + "\n")
+
+
+# 10 classes and small images keep the files and the tests small; every layer but the last is
+# unchanged. With AlexNet's and VGG's sizes the average pooling has something to average;
+# GoogLeNet-BN is made for one size.
+GOLDENS = {
+    "lenet": (lenet, (4, 1, 28, 28)),
+    "alexnet": (lambda: torchvision.models.alexnet(num_classes=10, dropout=0), (2, 3, 288, 288)),
+    "resnet18": (lambda: torchvision.models.resnet18(num_classes=10), (3, 3, 64, 64)),
+    "resnet50": (lambda: torchvision.models.resnet50(num_classes=10), (8, 3, 64, 64)),
+    "vgg11": (lambda: vgg("vgg11"), (2, 3, 64, 64)),
+    "vgg11_bn": (lambda: vgg("vgg11_bn"), (3, 3, 64, 64)),
+    "vgg16": (lambda: vgg("vgg16"), (2, 3, 64, 64)),
+    "vgg16_bn": (lambda: vgg("vgg16_bn"), (3, 3, 64, 64)),
+    "mobilenet_v2": (lambda: torchvision.models.mobilenet_v2(num_classes=10, dropout=0),
+                     (4, 3, 64, 64)),
+    "googlenet": (googlenet, (3, 3, 64, 64)),
+    # Two layers of three heads.
+    "vit": (lambda: torchvision.models.VisionTransformer(
+        image_size=32, patch_size=8, num_layers=2, num_heads=3, hidden_dim=24, mlp_dim=40,
+        num_classes=10), (2, 3, 32, 32)),
+    "googlenet-bn": (lambda: GoogLeNetBN(10), (2, 3, 224, 224)),
+}
+
 torch.set_num_threads(2)
-golden("lenet", lenet(), (4, 1, 28, 28))
-# Without dropout, which is random; of this size, the average pooling has something to average.
-golden("alexnet", torchvision.models.alexnet(num_classes=10, dropout=0), (2, 3, 288, 288))
-# 10 classes and small images keep the files and the tests small; every layer but fc is unchanged.
-golden("resnet18", torchvision.models.resnet18(num_classes=10), (3, 3, 64, 64))
-golden("resnet50", torchvision.models.resnet50(num_classes=10), (8, 3, 64, 64))
-table = {name: shapes(getattr(torchvision.models, name))
-         for name in ("alexnet", "resnet18", "resnet34", "resnet50", "resnet101")}
-text = json.dumps({"made_with": VERSIONS, "models": table})
-(HERE / "torchvision_shapes.json").write_text(text + "\n")
+wanted = sys.argv[1:] or [*GOLDENS, "torchvision_shapes"]
+for wanted_name in wanted:
+    if wanted_name == "torchvision_shapes":
+        write_shapes()
+    else:
+        make, of_shape = GOLDENS[wanted_name]
+        golden(wanted_name, make(), of_shape)

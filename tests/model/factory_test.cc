@@ -28,7 +28,9 @@ std::string error_of(const std::string& name, const convoy::model::ModelOptions&
 
 TEST(Factory, MakesEveryNameItLists) {
   for (const auto& name : convoy::model::model_names()) {
-    const auto model = make_model(name, {.classes = 7});
+    convoy::model::ModelOptions options{.classes = 7};
+    if (name.starts_with("vgg1") && !name.ends_with("k")) options.hidden = 8;  // not 500 MB each
+    const auto model = make_model(name, options);
     EXPECT_EQ(model->classes(), 7) << name;
     EXPECT_TRUE(model->is_training());
   }
@@ -45,6 +47,12 @@ TEST(Factory, RefusesOptionsWithoutUse) {
   EXPECT_NE(error_of("alexnet", {.zero_init_residual = true}), "");
   EXPECT_NE(error_of("resnet18", {.dropout = 0.5}), "");
   EXPECT_NE(error_of("lenet", {.hidden = 8}), "");
+  EXPECT_NE(error_of("mobilenet_v2", {.hidden = 8}), "");
+  EXPECT_NE(error_of("googlenet-bn", {.dropout = 0.5}), "");
+  EXPECT_NE(error_of("vgg16_bn", {.dropout = 1.0}).find("'vgg16_bn': dropout is"),
+            std::string::npos);
+  EXPECT_NE(error_of("resnet18", {.auxiliary = false}).find("those are googlenet*'s"),
+            std::string::npos);
   EXPECT_NE(error_of("alexnet", {.hidden = -8}), "");
   EXPECT_NE(error_of("alexnet", {.widths = {1, 2, 3, 4, 5}}).find("for alexnet-one-tower"),
             std::string::npos);
@@ -187,8 +195,32 @@ TEST_P(TorchvisionNames, AndShapes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TorchvisionNames,
-                         testing::Values("alexnet", "resnet18", "resnet34", "resnet50",
-                                         "resnet101"));
+                         testing::Values("alexnet", "mobilenet_v2", "resnet18", "resnet34",
+                                         "resnet50", "resnet101"));
+
+// The data say the same, without building anything: of networks too large to be built here, too.
+class TorchvisionData : public testing::TestWithParam<std::string> {};
+
+TEST_P(TorchvisionData, HasItsNamesAndShapes) {
+  const json golden = convoy::golden::read("torchvision_shapes.json")["models"][GetParam()];
+  const auto network = convoy::model::make_blueprint(GetParam());
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  std::int64_t parameters = 0;
+  for (const auto& stage : network.stages) {
+    for (const auto& node : stage.nodes) {
+      for (const auto& tensor : tensors_of(node)) {
+        shapes[tensor.name] = tensor.shape;
+        if (!tensor.buffer) parameters += convoy::model::elements_of(tensor.shape);
+      }
+    }
+  }
+  EXPECT_EQ(parameters, golden["parameters"].get<std::int64_t>());
+  EXPECT_EQ(shapes, (golden["shapes"].get<std::map<std::string, std::vector<std::int64_t>>>()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TorchvisionData,
+                         testing::Values("vgg11", "vgg11_bn", "vgg16", "vgg16_bn", "mobilenet_v2",
+                                         "googlenet", "vit_b_16"));
 
 TEST(AlexNet, DropsInTrainingAlone) {
   torch::NoGradGuard no_grad;

@@ -164,7 +164,7 @@ class MadeUp {
         break;
       }
       case 2:
-        add(layer::MaxPool{{3, 2}, {random_.number(1, 3), 1}, {1, 1}}, all);
+        add(layer::MaxPool{{3, 2}, {random_.number(1, 3), 1}, {1, 1}, random_.chance(50)}, all);
         break;
       case 3:
         add(layer::LocalContrastNorm{{3, 5}}, images);
@@ -177,7 +177,7 @@ class MadeUp {
             {Division::whole, Division::units});
         break;
       default:
-        add(layer::Relu(), all);
+        add(random_.chance(50) ? layer::Kind(layer::Relu()) : layer::Kind(layer::Relu6()), all);
     }
   }
 

@@ -142,7 +142,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"linear", layer::Linear{6, 4}, {{6}}},
         Case{"linear_of_rows", layer::Linear{3, 2}, {{4, 3}}},
         Case{"batch_norm", layer::BatchNorm{3}, {{3, 2, 4}}},
-        Case{"relu", layer::Relu(), {{3, 2, 4}}}, Case{"sigmoid", layer::Sigmoid(), {{3, 2, 4}}},
+        Case{"relu", layer::Relu(), {{3, 2, 4}}}, Case{"relu6", layer::Relu6(), {{3, 2, 4}}},
+        Case{"sigmoid", layer::Sigmoid(), {{3, 2, 4}}},
         Case{"l2_pool", layer::L2Pool{{3, 2}, {2, 3}, {1, 1}}, {{2, 7, 8}}},
         Case{"local_contrast_norm", layer::LocalContrastNorm{{3, 5}, 1}, {{2, 8, 11}}},
         Case{"local_contrast_norm_of_means",
@@ -150,6 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
              {{2, 5, 6}},
              false},
         Case{"max_pool", layer::MaxPool{{3, 3}, {2, 2}, {1, 1}}, {{2, 7, 8}}, false},
+        Case{"max_pool_of_all", layer::MaxPool{{3, 2}, {2, 3}, {1, 0}, true}, {{2, 8, 9}}, false},
         Case{"average_pool", layer::AveragePool{{3, 2}, {2, 2}, {1, 1}}, {{2, 7, 8}}},
         Case{"adaptive", layer::AdaptiveAveragePool{{3, 4}}, {{2, 7, 9}}},
         Case{"adaptive_larger", layer::AdaptiveAveragePool{{5, 6}}, {{1, 3, 4}}},
@@ -176,6 +178,28 @@ TEST(MaxPool, StatesItsWindows) {
   EXPECT_EQ(rows(1, 1), (std::pair<std::int64_t, std::int64_t>(1, 4)));
   EXPECT_EQ(rows(3, 1), (std::pair<std::int64_t, std::int64_t>(5, 7)));
   EXPECT_EQ(rows(1, 2), (std::pair<std::int64_t, std::int64_t>(1, 6)));
+}
+
+// As many windows as LibTorch has, whether or not they fill the image.
+TEST(MaxPool, HasLibTorchsWindows) {
+  for (std::int64_t extent = 3; extent <= 9; ++extent) {
+    const auto image = torch::rand({1, 1, extent, extent + 1});
+    for (const std::int64_t kernel : {2, 3}) {
+      for (const std::int64_t stride : {1, 2, 3}) {
+        for (const std::int64_t padding : {0, 1}) {
+          for (const bool ceil : {false, true}) {
+            const Node pool{
+                "p", layer::MaxPool{{kernel, kernel}, {stride, 2}, {padding, 0}, ceil}, {"x"}, {}};
+            const std::vector<Shape> shapes{{1, extent, extent + 1}};
+            const auto wanted =
+                torch::max_pool2d(image, kernel, {stride, 2}, {padding, 0}, 1, ceil);
+            EXPECT_EQ(output_shape(pool, shapes), wanted[0].sizes().vec())
+                << extent << " " << kernel << " " << stride << " " << padding << " " << ceil;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Regions, RefuseOtherShapes) {

@@ -11,6 +11,7 @@ class PartitionedTest : public GridTest {
   void SetUp() override {
     GridTest::SetUp();
     registry_.add_model("plain", plain_network, {{"dropout", 0.0, "its probability"}});
+    registry_.add_model("auxiliary", auxiliary_network);
     registry_.add_model("branched", branched_network, {{"norm", false, "batch norm"}});
   }
 

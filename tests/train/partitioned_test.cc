@@ -57,6 +57,20 @@ TEST_F(PartitionedTest, BatchNormIsOverTheWholeBatch) {
   }
 }
 
+// With sync, and divided; evaluations are of the scores alone.
+TEST_F(PartitionedTest, AuxiliaryClassifiersTrainAsInOneProcess) {
+  const Overrides how{"model.name=auxiliary"};
+  const RunResult serial = train_on(1, net("serial", how));
+  expect_equal(serial, train_on(ranks(), net("sync", how)), "sync");
+  for (const GridOf& grid : grids())
+    expect_equal(serial, train_on(grid.ranks(), partitioned(grid.name(), grid, how)), grid.name());
+  EXPECT_NE(refusal(net("hybrid", how + Overrides{"strategy=hybrid",
+                                                  "grid.partitions=" + std::to_string(ranks())}))
+                .find("the network 'Auxiliary' has auxiliary classifiers, which hybrid doesn't "
+                      "train: leave them out (model.options.auxiliary = false)"),
+            std::string::npos);
+}
+
 TEST_F(PartitionedTest, FiftyUpdatesAreThoseOfOneProcess) {
   const Overrides how{"training.epochs=0", "training.steps=50"};
   for (const Network& network : kNetworks) {

@@ -92,4 +92,34 @@ inline model::Blueprint branched_network(const ModelRequest& request) {
   return net;
 }
 
+// With an auxiliary classifier behind its first convolution, whose loss counts 0.4.
+inline model::Blueprint auxiliary_network(const ModelRequest& request) {
+  using namespace model::layer;
+  const auto node = plain_node;
+  model::Blueprint net{"Auxiliary", {{1, 6, 6}}, {}, {0.4}};
+  net.stages.push_back(
+      {"stem",
+       {"x"},
+       {node("stem.conv", Convolution{.in = 1, .out = 4, .kernel = {3, 3}, .padding = {1, 1}},
+             {"x"}),
+        node("stem.relu", Relu6{}, {"stem.conv"}),
+        node("stem.pool", MaxPool{.kernel = {3, 3}, .stride = {2, 2}, .ceil = true},
+             {"stem.relu"})},
+       {"stem.pool"}});
+  net.stages.push_back({"aux",
+                        {"x"},
+                        {node("aux.mean", AdaptiveAveragePool{}, {"x"}),
+                         node("aux.flatten", Flatten{}, {"aux.mean"}),
+                         node("aux.fc", Linear{.in = 4, .out = request.classes}, {"aux.flatten"})},
+                        {"x", "aux.fc"}});
+  net.stages.push_back(
+      {"head",
+       {"x", "scores"},
+       {node("conv", Convolution{.in = 4, .out = 4, .kernel = {3, 3}, .padding = {1, 1}}, {"x"}),
+        node("relu", Relu{}, {"conv"}), node("flatten", Flatten{}, {"relu"}),
+        node("fc", Linear{.in = 36, .out = request.classes}, {"flatten"})},
+       {"fc", "scores"}});
+  return net;
+}
+
 }  // namespace convoy::train

@@ -110,6 +110,28 @@ TEST(TrainingCost, IsThatOfAlexNet) {
   EXPECT_TRUE(layers.at("classifier.0").gathered) << "the dropout before the first divided layer";
 }
 
+// What hybrid divides of each network, if anything.
+TEST(TrainingCost, SaysWhatHybridCanDivide) {
+  const plan::TrainingCost vgg = training_cost(problem_of("vgg16", 4, 16));
+  EXPECT_EQ(all_bytes(vgg), 4.0 * 138357544);
+  EXPECT_EQ(vgg.boundary_values, 512 * 7 * 7);
+  ASSERT_EQ(vgg.layers.size(), vgg.head + 3);
+  EXPECT_EQ(vgg.layers[vgg.head].name, "classifier.0");
+  EXPECT_EQ(vgg.layers.back().name, "classifier.6");
+  const plan::TrainingCost mobile = training_cost(problem_of("mobilenet_v2", 4, 16));
+  EXPECT_EQ(mobile.layers.size(), mobile.head + 1);
+  // Auxiliary classifiers, or one module, train whole.
+  for (const char* name : {"googlenet", "googlenet-bn", "vit_b_16"}) {
+    const plan::TrainingCost whole = training_cost(problem_of(name, 4, 16));
+    EXPECT_EQ(whole.head, whole.layers.size()) << name;
+  }
+  PlacementProblem alone = problem_of("googlenet", 4, 16);
+  alone.network = model::make_blueprint("googlenet", {.auxiliary = false});
+  const plan::TrainingCost divided = training_cost(alone);
+  EXPECT_EQ(divided.layers.size(), divided.head + 1);
+  EXPECT_EQ(divided.layers.back().name, "fc");
+}
+
 TEST(TrainingCost, FollowsReadersThroughStages) {
   const plan::TrainingCost cost = training_cost(problem_of("resnet18", 4, 8));
   EXPECT_EQ(cost.layers.size(), cost.head + 1);

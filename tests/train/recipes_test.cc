@@ -8,6 +8,7 @@
 #include "convoy/model/factory.h"
 #include "convoy/train/recipe.h"
 #include "convoy/train/registry.h"
+#include "convoy/train/schedule.h"
 #include "tests/base/scratch.h"
 
 namespace convoy::train {
@@ -40,6 +41,39 @@ TEST(MiniBatchRecipes, HaveTheNetworksOfThePaper) {
     ++recipes;
   }
   EXPECT_EQ(recipes, 12);
+}
+
+// Kumar et al. 2017, section 5.3: 90 epochs, 0.1 k n / 256 for batches of k n images after five
+// epochs from 0.1 on, and a tenth after every thirty.
+TEST(ImageNetRecipes, HaveThePapersSchedule) {
+  setenv("CONVOY_DATA", "/nowhere", 0);
+  const Registry registry;
+  for (const std::string network : {"googlenet-bn", "resnet50"}) {
+    SCOPED_TRACE(network);
+    const RecipeText text =
+        read_recipe_file(test::source_folder() + "/recipes/imagenet/" + network + ".toml");
+    const Recipe recipe = parse_recipe(text, {}, registry.vocabulary(), Files::may_be_missing);
+    EXPECT_EQ(recipe.model.name, network);
+    const model::Blueprint net = model::make_blueprint(network);
+    EXPECT_NE(
+        text.text.find(with_commas(model::cost_of(net, net.inputs).parameters) + " parameters"),
+        std::string::npos);
+    EXPECT_EQ(recipe.training.epochs, 90);
+    const double full = 0.1 * static_cast<double>(recipe.training.batch) / 256;
+    const Schedule schedule(recipe.schedule, recipe.optimizer.lr, recipe.training, 625);
+    const auto after = [&](std::uint64_t epoch) {
+      Moment now;
+      now.epoch = epoch;
+      now.samples = 1'281'167;
+      return schedule.at(now);
+    };
+    EXPECT_DOUBLE_EQ(after(0), 0.1);
+    EXPECT_DOUBLE_EQ(after(5), full);
+    EXPECT_DOUBLE_EQ(after(29), full);
+    EXPECT_DOUBLE_EQ(after(30), full / 10);
+    EXPECT_DOUBLE_EQ(after(60), full / 100);
+    EXPECT_DOUBLE_EQ(after(89), full / 100);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tests/train/trainer_fixture.h"
 #include "tests/train/words.h"
 #include "train/facts.h"
+#include "train/strategies/training_loss.h"
 #include "train/tasks/classification.h"
 
 namespace convoy::train {
@@ -97,6 +98,23 @@ std::map<std::string, torch::Tensor> plain_loop(const Registry& registry, const 
   std::map<std::string, torch::Tensor> weights;
   for (const auto& p : net.named_parameters()) weights[p.key()] = p.value().detach();
   return weights;
+}
+
+TEST_F(TaskTest, LossesOfAuxiliaryClassifiersAreWeighted) {
+  const auto task = softmax_classification(recipe("weighted"));
+  TaskBatch rows;
+  rows.tensors["labels"] = torch::tensor({1, 0}, torch::kLong);
+  torch::manual_seed(1);
+  TensorList scores;
+  std::vector<double> losses;
+  for (int i = 0; i < 3; ++i) {
+    scores.push_back(torch::randn({2, 3}, torch::kDouble));
+    losses.push_back(task->loss({scores.back()}, rows).item<double>());
+  }
+  EXPECT_NEAR(training_loss(*task, {0.4, 0.1}, scores, rows).item<double>(),
+              losses[0] + 0.4 * losses[1] + 0.1 * losses[2], 1e-12);
+  // Of a network that has none the task sees all outputs.
+  EXPECT_NEAR(training_loss(*task, {}, scores, rows).item<double>(), losses[0], 1e-12);
 }
 
 TEST_F(TaskTest, TrainsAsAPlainLoopWouldOnAnyNumberOfRanks) {

@@ -27,7 +27,15 @@ struct Blueprint {
   std::string name;
   std::vector<Shape> inputs;  // that the network was published with; others may work
   std::vector<StageSpec> stages;
+  // Of auxiliary classifiers (Szegedy et al. 2014): how much the loss of each counts in training.
+  // Their scores are what the last stage puts out behind those of the network, one for each. In
+  // evaluation they aren't computed.
+  std::vector<double> auxiliary = {};
 };
+
+// Says of each layer, by stage and in the order of its nodes, whether auxiliary outputs alone need
+// it. REQUIRES: check() finds nothing.
+std::vector<std::vector<bool>> auxiliary_layers(const Blueprint& blueprint);
 
 // Gives stages first to first + count - 1 as a network of their own, whose inputs are what the
 // stages before pass for the whole one's. Throws UsageError when there are not so many.
@@ -46,7 +54,8 @@ struct StageShapes {
 
 // Throw UsageError naming stage and layer for what can't be built: no name, a name that is taken or
 // lies within that of another layer, an input that nobody before gives, an output that nobody
-// reads, a wrong number of inputs, stages that don't fit together.
+// reads, a wrong number of inputs, stages that don't fit together, weights of auxiliary outputs
+// that are not there or make no sense.
 void check(const StageSpec& stage);
 void check(const Blueprint& blueprint);
 
@@ -60,9 +69,9 @@ std::vector<StageShapes> shapes_of(const Blueprint& blueprint, const std::vector
 std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& shapes,
                                   const std::vector<Slice>& outputs);
 
-// Says whether a layer writes its output over its first input: a ReLU, sigmoid or sum that is the
-// only reader of what a convolution, locally or fully connected layer, batch normalization or sum
-// of its stage has computed (which need their outputs for nothing else).
+// Says whether a layer writes its output over its first input: a ReLU (6), sigmoid or sum that is
+// the only reader of what a convolution, locally or fully connected layer, batch normalization or
+// sum of its stage has computed (which need their outputs for nothing else).
 bool in_place(const StageSpec& stage, std::size_t node);
 
 // Says how many bytes a layer adds to what a training step keeps of one sample, of elements of

@@ -17,10 +17,11 @@ struct ModelOptions {
   std::int64_t classes = 0;
   // See ResNetOptions; other networks refuse it.
   bool zero_init_residual = false;
-  // See AlexNetOptions, whose value it is by default; networks without dropout refuse it.
+  // See AlexNetOptions, VggOptions, MobileNetOptions and GoogLeNetOptions, whose values it is by
+  // default; networks without dropout refuse it.
   std::optional<double> dropout = std::nullopt;
-  // Counts the units of each hidden fully connected layer of AlexNet and speech-dnn; 0 takes the
-  // network's own number. Other networks refuse it.
+  // Counts the units of each hidden fully connected layer of AlexNet, VGG and speech-dnn; 0 takes
+  // the network's own number. Other networks refuse it.
   std::int64_t hidden = 0;
   // Maps of the five convolutions of alexnet-one-tower; empty: 64, 192, 384, 384, 256. Other
   // networks refuse it.
@@ -33,14 +34,17 @@ struct ModelOptions {
   // Channels, height and width for a network that is made for images of one shape
   // (made_for_one_shape); empty: its own. Other networks refuse it.
   Shape image = {};
+  // See GoogLeNetOptions; networks without auxiliary classifiers refuse to have none.
+  bool auxiliary = true;
   // These are the options of local-image, but for `classes` and `image`, which stand above; other
   // networks refuse them.
   std::optional<LocalImageOptions> local_image = std::nullopt;
 };
 
 // Gives the names make_model knows, ascending: "alexnet", "alexnet-one-tower", "alexnet32",
-// "lenet", "local-image", "mlp", "resnet18", "speech-dnn", those of convoy/model/small_images.h by
-// their parameters in thousands ("lenet43k") or by their layers ("resnet20"), and so on.
+// "googlenet", "googlenet-bn", "lenet", "local-image", "mlp", "mobilenet_v2", "resnet18",
+// "speech-dnn", "vgg16_bn", those of convoy/model/small_images.h by their parameters in thousands
+// ("lenet43k") or by their layers ("resnet20"), and so on.
 std::vector<std::string> model_names();
 
 // Throws UsageError naming the nearest known name unless make_model knows this one.

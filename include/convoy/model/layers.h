@@ -46,6 +46,8 @@ struct TensorInfo {
   bool whole_numbers = false;
 };
 
+struct UserModule;  // a module of LibTorch's, in model/modules.h
+
 namespace layer {
 
 // Height and width.
@@ -55,6 +57,7 @@ using Pair = std::array<std::int64_t, 2>;
 enum class Weights {
   fan_in_uniform,  // LibTorch's: weights and biases uniform in +-1 / sqrt(fan_in)
   fan_out_normal,  // Kaiming's for ReLU: deviation sqrt(2 / fan_out); biases as LibTorch's
+  small_normal,    // deviation 0.01; biases as LibTorch's
   xavier,          // Caffe's: uniform in +-sqrt(3 / fan_in), biases 0
   sigmoid,         // Glorot's for sigmoids: in +-4 sqrt(6 / (fan_in + fan_out)), biases 0
 };
@@ -65,12 +68,14 @@ struct Convolution {  // of images
   std::int64_t groups = 1;
   bool bias = true;
   Weights first = Weights::fan_in_uniform;
+  bool zero_bias = false;  // biases begin at 0, whatever `first` says of them
 };
 
 struct Linear {  // over the last dimension
   std::int64_t in = 0, out = 0;
   bool bias = true;
   Weights first = Weights::fan_in_uniform;
+  bool zero_bias = false;  // as a convolution's
 };
 
 // This is a convolution without shared weights: every position of the output has filters of its
@@ -95,10 +100,14 @@ struct BatchNorm {
 
 struct Relu {};
 
+struct Relu6 {};  // min(max(x, 0), 6)
+
 struct Sigmoid {};
 
 struct MaxPool {
   Pair kernel{2, 2}, stride{2, 2}, padding{0, 0};
+  // Where windows leave rows or columns over, one more takes these (LibTorch's ceil_mode).
+  bool ceil = false;
 };
 
 struct AveragePool {  // positions of the padding count as zeros
@@ -159,7 +168,7 @@ struct Concatenate {
   std::size_t dimension = 0;  // of a sample: 0 are the channels
 };
 
-// This is a module of the user's, with one input, which is not looked into.
+// This is a module, mostly of the user's, with one input, which is not looked into.
 struct Opaque {
   std::string type;                 // for people
   std::vector<TensorInfo> tensors;  // what it has
@@ -175,19 +184,22 @@ struct Opaque {
   // Says on which part of one of its tensors, given whole, a part of the output depends; empty: on
   // all of each.
   std::function<Slice(const Slice& tensor, const Slice& output)> required_tensor = nullptr;
+  // Makes the module, for a node that holds none: it is built where it is computed. Its parameters
+  // and buffers are `tensors`, which say how they begin. What divides networks refuses it.
+  std::function<std::shared_ptr<const UserModule>()> make = nullptr;
 };
 
-using Kind = std::variant<Convolution, LocallyConnected, Linear, BatchNorm, Relu, Sigmoid, MaxPool,
-                          AveragePool, L2Pool, LocalContrastNorm, AdaptiveAveragePool, Subsample,
-                          Flatten, Dropout, Add, Concatenate, Opaque>;
+using Kind = std::variant<Convolution, LocallyConnected, Linear, BatchNorm, Relu, Relu6, Sigmoid,
+                          MaxPool, AveragePool, L2Pool, LocalContrastNorm, AdaptiveAveragePool,
+                          Subsample, Flatten, Dropout, Add, Concatenate, Opaque>;
 
 }  // namespace layer
 
-struct UserModule;  // the module itself, in model/modules.h
-
 // This is one layer, in the graph of its stage.
 struct Node {
-  std::string name;  // path of its module in the network, such as "layer1.0.conv1"
+  // Path of its module in the network, such as "layer1.0.conv1". It is empty where the network is
+  // this one layer, which is Opaque: its tensors have the names that the module gives them.
+  std::string name;
   layer::Kind kind;
   std::vector<std::string> inputs;           // names of nodes before it, or of the stage's inputs
   std::shared_ptr<const UserModule> module;  // null: everything follows from the kind

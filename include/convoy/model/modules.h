@@ -61,13 +61,13 @@ class PartModule {
 //   list.add("mine", Mine());
 //   auto network = list.network();
 //
-// Conv2d, Linear, BatchNorm2d, ReLU, Sigmoid, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten and
-// Dropout are known, and so are Convoy's own Linear and Dropout; every other module is whole, which
-// means that its insides are not looked into. Those with weights keep them. ReLU, Sigmoid, pools
-// and Flatten become Convoy's own, and so does Dropout, whose masks then depend on no rank. Known
-// modules whose options Convoy has no use for (ceil_mode, padding other than zeros, ...) are whole
-// as well, and so are those of classes that are derived from known ones, which may compute
-// something else.
+// Conv2d, Linear, BatchNorm2d, ReLU, ReLU6, Sigmoid, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d,
+// Flatten and Dropout are known, and so are Convoy's own Linear and Dropout; every other module is
+// whole, which means that its insides are not looked into. Those with weights keep them. ReLU,
+// ReLU6, Sigmoid, pools and Flatten become Convoy's own, and so does Dropout, whose masks then
+// depend on no rank. Known modules whose options Convoy has no use for (an AvgPool2d's ceil_mode,
+// padding other than zeros, ...) are whole as well, and so are those of classes that are derived
+// from known ones, which may compute something else.
 class ModuleList {
  public:
   // input: the shape of a sample. Scores come out at the end.

@@ -45,6 +45,8 @@ class Stage : public torch::nn::Module {
   struct Step;
 
   Stage(StageSpec spec, UserModules modules);
+  // What auxiliary outputs alone need is left out, and undefined, unless it is wanted.
+  Tensors compute(Tensors values, bool auxiliary);
 
   StageSpec spec_;
   std::vector<Step> steps_;           // as the nodes
@@ -60,7 +62,8 @@ class StagedNetwork : public Network {
 
   // Gives what the last stage puts out first: the scores.
   torch::Tensor forward(torch::Tensor images) override;
-  // Gives one tensor for each input of the blueprint; all that the last stage puts out.
+  // Takes one tensor for each input of the blueprint; gives all that the last stage puts out, in
+  // evaluation mode without auxiliary outputs.
   Tensors run(const Tensors& inputs) override;
   // These are of the blueprint's first input, and of its scores for that.
   std::array<std::int64_t, 3> image_shape() const override;

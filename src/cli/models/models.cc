@@ -33,6 +33,8 @@ struct ModelsArguments {
   std::string json;
 };
 
+constexpr std::int64_t kFloat = 4;  // bytes
+
 // A network with what follows from it.
 struct Network {
   std::string name;
@@ -118,6 +120,7 @@ nlohmann::ordered_json row_of(const Network& n, const ModelsArguments& arguments
                              {"stages", n.blueprint.stages.size()},
                              {"layers", n.layers()},
                              {"parameters", n.cost.parameters},
+                             {"gradient_bytes", kFloat * n.cost.parameters},
                              {"macs", n.cost.macs},
                              {"activation_bytes", n.cost.activation_bytes}};
   if (arguments.time) {

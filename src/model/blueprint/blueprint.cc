@@ -1,6 +1,7 @@
 #include "convoy/model/blueprint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -29,6 +30,12 @@ bool is_path(const std::string& name) {
          name.find("..") == std::string::npos;
 }
 
+// Whether it needs no name, if its stage is the only one.
+bool is_alone(const StageSpec& stage, const Node& node) {
+  return node.name.empty() && stage.nodes.size() == 1 &&
+         std::holds_alternative<layer::Opaque>(node.kind);
+}
+
 std::string sorry(const Node& node, const std::string& what) {
   return "layer '" + node.name + "' " + what;
 }
@@ -38,7 +45,8 @@ void check_nodes(const StageSpec& stage) {
   if (known.size() != stage.inputs.size()) complain(stage, "two of its inputs have one name");
   std::set<std::string> read(stage.outputs.begin(), stage.outputs.end());
   for (const Node& node : stage.nodes) {
-    if (!is_path(node.name)) complain(stage, "'" + node.name + "' can't be a layer's name");
+    if (!is_path(node.name) && !is_alone(stage, node))
+      complain(stage, "'" + node.name + "' can't be a layer's name");
     for (const std::string& input : node.inputs) {
       if (!known.contains(input)) {
         complain(stage, sorry(node, "reads '" + input +
@@ -88,6 +96,22 @@ void check_count(const StageSpec& stage, std::size_t passed, const std::string& 
                       std::to_string(passed));
 }
 
+void check_auxiliary(const Blueprint& blueprint) {
+  if (blueprint.auxiliary.empty()) return;
+  const StageSpec& last = blueprint.stages.back();
+  if (last.outputs.size() != 1 + blueprint.auxiliary.size()) {
+    complain(last, "puts out " + std::to_string(last.outputs.size()) +
+                       " tensors; with the weights of " +
+                       std::to_string(blueprint.auxiliary.size()) +
+                       " auxiliary ones these have to be the scores and as many more");
+  }
+  for (const double weight : blueprint.auxiliary) {
+    if (std::isfinite(weight) && weight > 0) continue;
+    throw UsageError("the network '" + blueprint.name + "': auxiliary outputs have weights of " +
+                     std::to_string(weight) + "; they have to be finite and above 0");
+  }
+}
+
 }  // namespace
 
 void check(const StageSpec& stage) {
@@ -106,6 +130,8 @@ void check(const Blueprint& blueprint) {
   std::vector<const StageSpec*> stages;
   for (const StageSpec& stage : blueprint.stages) {
     check(stage);
+    if (blueprint.stages.size() > 1 && !stage.nodes.empty() && stage.nodes.front().name.empty())
+      complain(stage, "its layer needs a name, since there are other stages");
     if (!names.insert(stage.name).second) complain(stage, "there are two of this name");
     if (stages.empty()) {
       check_count(stage, blueprint.inputs.size(), "the network");
@@ -115,6 +141,33 @@ void check(const Blueprint& blueprint) {
     stages.push_back(&stage);
   }
   check_names(stages);
+  check_auxiliary(blueprint);
+}
+
+std::vector<std::vector<bool>> auxiliary_layers(const Blueprint& blueprint) {
+  std::vector<std::vector<bool>> all(blueprint.stages.size());
+  std::vector<bool> wanted;  // of what the stage puts out
+  for (std::size_t s = all.size(); s-- > 0;) {
+    const StageSpec& stage = blueprint.stages[s];
+    if (wanted.empty()) {
+      wanted.assign(stage.outputs.size(), true);
+      std::fill(wanted.end() - static_cast<std::ptrdiff_t>(blueprint.auxiliary.size()),
+                wanted.end(), false);
+    }
+    std::set<std::string> needed;
+    for (std::size_t i = 0; i < stage.outputs.size(); ++i) {
+      if (wanted[i]) needed.insert(stage.outputs[i]);
+    }
+    all[s].assign(stage.nodes.size(), false);
+    for (std::size_t i = stage.nodes.size(); i-- > 0;) {
+      const Node& node = stage.nodes[i];
+      all[s][i] = !needed.contains(node.name);
+      if (!all[s][i]) needed.insert(node.inputs.begin(), node.inputs.end());
+    }
+    wanted.clear();
+    for (const std::string& input : stage.inputs) wanted.push_back(needed.contains(input));
+  }
+  return all;
 }
 
 Blueprint some_stages(const Blueprint& whole, std::size_t first, std::size_t count) {
@@ -125,9 +178,11 @@ Blueprint some_stages(const Blueprint& whole, std::size_t first, std::size_t cou
                      std::to_string(first) + " on");
   }
   const auto begin = whole.stages.begin() + static_cast<std::ptrdiff_t>(first);
-  return {whole.name,
-          shapes_of(whole, whole.inputs)[first].inputs,
-          {begin, begin + static_cast<std::ptrdiff_t>(count)}};
+  Blueprint some{whole.name,
+                 shapes_of(whole, whole.inputs)[first].inputs,
+                 {begin, begin + static_cast<std::ptrdiff_t>(count)}};
+  if (first + count == stages) some.auxiliary = whole.auxiliary;
+  return some;
 }
 
 StageShapes shapes_of(const StageSpec& stage, const std::vector<Shape>& inputs) {
@@ -202,6 +257,7 @@ std::vector<Slice> required_input(const StageSpec& stage, const StageShapes& sha
 bool in_place(const StageSpec& stage, std::size_t index) {
   const Node& node = stage.nodes[index];
   const bool may = std::holds_alternative<layer::Relu>(node.kind) ||
+                   std::holds_alternative<layer::Relu6>(node.kind) ||
                    std::holds_alternative<layer::Sigmoid>(node.kind) ||
                    std::holds_alternative<layer::Add>(node.kind);
   if (!may || node.inputs.empty()) return false;

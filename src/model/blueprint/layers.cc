@@ -126,6 +126,7 @@ struct Check {
     require(node, o.output != nullptr, "doesn't say what its output is");
   }
   void operator()(const layer::Relu&) const {}
+  void operator()(const layer::Relu6&) const {}
   void operator()(const layer::Sigmoid&) const {}
   void operator()(const layer::Flatten&) const {}
   void operator()(const layer::Add&) const {}
@@ -178,6 +179,7 @@ struct Output {
     return windows_output(node, inputs[0], l.out, window_of(l));
   }
   Shape operator()(const layer::Relu&) const { return inputs[0]; }
+  Shape operator()(const layer::Relu6&) const { return inputs[0]; }
   Shape operator()(const layer::Sigmoid&) const { return inputs[0]; }
   Shape operator()(const layer::LocalContrastNorm&) const {
     check_image(node, inputs[0], 0);
@@ -246,6 +248,8 @@ std::pair<FirstValues, FirstValues> first_values(layer::Weights first, std::int6
       break;
     case layer::Weights::fan_out_normal:
       return {{FirstRule::normal, std::sqrt(2 / out)}, usual};
+    case layer::Weights::small_normal:
+      return {{FirstRule::normal, 0.01}, usual};
     case layer::Weights::xavier:
       return {{FirstRule::uniform, std::sqrt(3 / in)}, {FirstRule::zeros, 0}};
     case layer::Weights::sigmoid:
@@ -259,7 +263,7 @@ struct TensorList {
     const std::int64_t in = c.in / c.groups;
     const auto [weight, bias] = first_values(c.first, in, c.out, c.kernel);
     std::vector<TensorInfo> all{{"weight", {c.out, in, c.kernel[0], c.kernel[1]}, weight}};
-    if (c.bias) all.push_back({"bias", {c.out}, bias});
+    if (c.bias) all.push_back({"bias", {c.out}, c.zero_bias ? FirstValues() : bias});
     return all;
   }
   std::vector<TensorInfo> operator()(const layer::LocallyConnected& l) const {
@@ -274,7 +278,7 @@ struct TensorList {
   std::vector<TensorInfo> operator()(const layer::Linear& l) const {
     const auto [weight, bias] = first_values(l.first, l.in, l.out);
     std::vector<TensorInfo> all{{"weight", {l.out, l.in}, weight}};
-    if (l.bias) all.push_back({"bias", {l.out}, bias});
+    if (l.bias) all.push_back({"bias", {l.out}, l.zero_bias ? FirstValues() : bias});
     return all;
   }
   std::vector<TensorInfo> operator()(const layer::BatchNorm& b) const {
@@ -298,6 +302,7 @@ struct Name {
   const char* operator()(const layer::Linear&) const { return "linear"; }
   const char* operator()(const layer::BatchNorm&) const { return "batch_norm"; }
   const char* operator()(const layer::Relu&) const { return "relu"; }
+  const char* operator()(const layer::Relu6&) const { return "relu6"; }
   const char* operator()(const layer::Sigmoid&) const { return "sigmoid"; }
   const char* operator()(const layer::L2Pool&) const { return "l2_pool"; }
   const char* operator()(const layer::LocalContrastNorm&) const { return "local_contrast_norm"; }
@@ -323,7 +328,7 @@ std::vector<TensorInfo> tensors_of(const Node& node) {
   std::vector<TensorInfo> all = std::visit(TensorList{}, node.kind);
   for (TensorInfo& tensor : all) {
     check_countable(node, tensor.shape);
-    tensor.name = node.name + "." + tensor.name;
+    if (!node.name.empty()) tensor.name = node.name + "." + tensor.name;
     if (node.module != nullptr) tensor.first = {FirstRule::as_made, 0};
   }
   return all;

@@ -21,12 +21,16 @@ bool lies_in(const Slice& part, const Slice& box);
 // What slides over an image.
 struct Window {
   layer::Pair kernel, stride, padding, dilation{1, 1};
+  bool ceil = false;  // one more window, where some rows or columns are left over
   // Counts the positions from the first to the last that a window covers.
   std::int64_t reach(std::size_t d) const { return (kernel[d] - 1) * dilation[d] + 1; }
   // Says how many positions windows have along `extent` rows or columns; 0 where none fits.
   std::int64_t positions(std::size_t d, std::int64_t extent) const {
-    const std::int64_t room = extent + 2 * padding[d] - reach(d);
-    return room < 0 ? 0 : room / stride[d] + 1;
+    const std::int64_t room = extent + 2 * padding[d] - reach(d) + (ceil ? stride[d] - 1 : 0);
+    if (room < 0) return 0;
+    const std::int64_t count = room / stride[d] + 1;
+    // None begins behind the image, in its padding.
+    return ceil && (count - 1) * stride[d] >= extent + padding[d] ? count - 1 : count;
   }
 };
 
@@ -41,7 +45,9 @@ inline Window window_of(const layer::L2Pool& p) { return {p.kernel, p.stride, p.
 inline Window window_of(const layer::LocalContrastNorm& n) {
   return {{2 * n.window[0] - 1, 2 * n.window[1] - 1}, {1, 1}, {n.window[0] - 1, n.window[1] - 1}};
 }
-inline Window window_of(const layer::MaxPool& p) { return {p.kernel, p.stride, p.padding}; }
+inline Window window_of(const layer::MaxPool& p) {
+  return {p.kernel, p.stride, p.padding, {1, 1}, p.ceil};
+}
 inline Window window_of(const layer::AveragePool& p) { return {p.kernel, p.stride, p.padding}; }
 inline Window window_of(const layer::Subsample& s) { return {{1, 1}, s.stride, {0, 0}}; }
 

@@ -28,6 +28,10 @@ struct Build {
     return {module, [module](const Tensors& x, bool) { return module->forward(x[0]); }};
   }
 
+  static LayerStep of_user(const std::shared_ptr<torch::nn::AnyModule>& module) {
+    return {module->ptr(), [module](const Tensors& x, bool) { return module->forward(x[0]); }};
+  }
+
   LayerStep operator()(const layer::Convolution& c) const {
     return of(std::make_shared<ConvolutionImpl>(c));
   }
@@ -48,6 +52,12 @@ struct Build {
       return in_place ? input.relu_() : input.relu();
     });
   }
+  LayerStep operator()(const layer::Relu6&) const {
+    return plain([](const Tensors& x, bool in_place) {
+      Tensor input = x[0];
+      return in_place ? torch::hardtanh_(input, 0, 6) : torch::hardtanh(input, 0, 6);
+    });
+  }
   LayerStep operator()(const layer::Sigmoid&) const {
     return plain([](const Tensors& x, bool in_place) {
       Tensor input = x[0];
@@ -62,7 +72,7 @@ struct Build {
   }
   LayerStep operator()(const layer::MaxPool& p) const {
     return plain([p](const Tensors& x, bool) {
-      return torch::max_pool2d(x[0], p.kernel, p.stride, p.padding);
+      return torch::max_pool2d(x[0], p.kernel, p.stride, p.padding, /*dilation=*/1, p.ceil);
     });
   }
   LayerStep operator()(const layer::AveragePool& p) const {
@@ -105,6 +115,7 @@ struct Build {
     });
   }
   LayerStep operator()(const layer::Opaque& o) const {
+    if (o.make) return of_user(std::make_shared<torch::nn::AnyModule>(o.make()->module));
     throw UsageError("layer '" + node.name + "': there is no module of the type " + o.type +
                      " to compute it");
   }
@@ -135,9 +146,8 @@ torch::nn::AnyModule copy_of(const Node& node) {
 
 LayerStep make_layer_step(const Node& node, bool copy_user_module) {
   if (node.module == nullptr) return std::visit(Build{node}, node.kind);
-  auto module = std::make_shared<torch::nn::AnyModule>(copy_user_module ? copy_of(node)
-                                                                        : node.module->module);
-  return {module->ptr(), [module](const Tensors& x, bool) { return module->forward(x[0]); }};
+  return Build::of_user(std::make_shared<torch::nn::AnyModule>(
+      copy_user_module ? copy_of(node) : node.module->module));
 }
 
 }  // namespace convoy::model

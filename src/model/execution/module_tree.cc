@@ -29,6 +29,15 @@ torch::nn::Module& parent_of(torch::nn::Module& root, std::string& path) {
 
 void register_under(torch::nn::Module& root, std::string path,
                     const std::shared_ptr<torch::nn::Module>& module) {
+  if (path.empty()) {
+    for (const auto& item : module->named_parameters(/*recurse=*/false))
+      root.register_parameter(item.key(), item.value(), item.value().requires_grad());
+    for (const auto& item : module->named_buffers(/*recurse=*/false))
+      root.register_buffer(item.key(), item.value());
+    for (const auto& item : module->named_children())
+      root.register_module(item.key(), item.value());
+    return;
+  }
   torch::nn::Module& parent = parent_of(root, path);
   parent.register_module(path, module);
 }

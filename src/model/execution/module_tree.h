@@ -9,7 +9,8 @@
 
 namespace convoy::model {
 
-// Puts a module or a parameter where its path says ("features.0"), with plain modules above it.
+// Puts a module or a parameter where its path says ("features.0"), with plain modules above it. Of
+// a module without a path what it has is put into the root itself.
 void register_under(torch::nn::Module& root, std::string path,
                     const std::shared_ptr<torch::nn::Module>& module);
 void register_under(torch::nn::Module& root, std::string path, const torch::Tensor& parameter);

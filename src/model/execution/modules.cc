@@ -49,11 +49,13 @@ std::optional<layer::Kind> known_kind(const nn::Module& module) {
     return layer::BatchNorm{o.num_features(), 1, o.eps(), *o.momentum()};
   }
   if (exactly<nn::ReLUImpl>(module) != nullptr) return layer::Relu{};
+  if (exactly<nn::ReLU6Impl>(module) != nullptr) return layer::Relu6{};
   if (exactly<nn::SigmoidImpl>(module) != nullptr) return layer::Sigmoid{};
   if (const auto* pool = exactly<nn::MaxPool2dImpl>(module)) {
     const auto& o = pool->options;
-    if (o.ceil_mode() || pair_of(o.dilation()) != layer::Pair{1, 1}) return std::nullopt;
-    return layer::MaxPool{pair_of(o.kernel_size()), pair_of(o.stride()), pair_of(o.padding())};
+    if (pair_of(o.dilation()) != layer::Pair{1, 1}) return std::nullopt;
+    return layer::MaxPool{pair_of(o.kernel_size()), pair_of(o.stride()), pair_of(o.padding()),
+                          o.ceil_mode()};
   }
   if (const auto* pool = exactly<nn::AvgPool2dImpl>(module)) {
     const auto& o = pool->options;

@@ -40,6 +40,7 @@ struct Stage::Step : LayerStep {
   std::vector<std::size_t> inputs;  // places of values
   std::vector<std::size_t> last;    // of them, those that nobody reads afterwards
   bool in_place = false;
+  bool auxiliary = false;  // for auxiliary outputs alone
 };
 
 Stage::~Stage() = default;
@@ -56,7 +57,8 @@ Stage::Stage(StageSpec spec, UserModules modules)
   std::vector<std::size_t> last_reader(spec_.inputs.size() + spec_.nodes.size(), 0);
   for (std::size_t i = 0; i < spec_.nodes.size(); ++i) {
     const Node& node = spec_.nodes[i];
-    Step step{make_layer_step(node, modules == UserModules::copied), {}, {}, in_place(spec_, i)};
+    Step step{
+        make_layer_step(node, modules == UserModules::copied), {}, {}, in_place(spec_, i), false};
     for (const std::string& input : node.inputs) {
       step.inputs.push_back(places.at(input));
       last_reader[step.inputs.back()] = i;
@@ -76,7 +78,9 @@ Stage::Stage(StageSpec spec, UserModules modules)
   }
 }
 
-Tensors Stage::forward(Tensors values) {
+Tensors Stage::forward(Tensors inputs) { return compute(std::move(inputs), /*auxiliary=*/true); }
+
+Tensors Stage::compute(Tensors values, bool auxiliary) {
   if (values.size() != spec_.inputs.size()) {
     throw UsageError("stage '" + spec_.name + "' takes " + std::to_string(spec_.inputs.size()) +
                      " tensors, not " + std::to_string(values.size()));
@@ -86,7 +90,8 @@ Tensors Stage::forward(Tensors values) {
     arguments.clear();
     for (const std::size_t place : step.inputs) arguments.push_back(values[place]);
     for (const std::size_t place : step.last) values[place] = torch::Tensor();
-    values.push_back(step.compute(arguments, step.in_place));
+    const bool wanted = auxiliary || !step.auxiliary;
+    values.push_back(wanted ? step.compute(arguments, step.in_place) : torch::Tensor());
   }
   Tensors outputs;
   for (const std::size_t place : outputs_) outputs.push_back(values[place]);
@@ -109,9 +114,11 @@ StagedNetwork::StagedNetwork(Blueprint blueprint, Stage::UserModules modules)
   const auto shapes = shapes_of(blueprint_, blueprint_.inputs);
   const Shape& scores = shapes.back().outputs.front();
   classes_ = scores.empty() ? 1 : scores.back();
+  const auto auxiliary = auxiliary_layers(blueprint_);
   for (const StageSpec& spec : blueprint_.stages) {
     stages_.push_back(std::shared_ptr<Stage>(new Stage(spec, modules)));
     for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+      stages_.back()->steps_[i].auxiliary = auxiliary[stages_.size() - 1][i];
       const auto& module = stages_.back()->steps_[i].module;
       if (module != nullptr) register_under(*this, spec.nodes[i].name, module);
     }
@@ -124,7 +131,8 @@ torch::Tensor StagedNetwork::forward(torch::Tensor images) {
 
 Tensors StagedNetwork::run(const Tensors& inputs) {
   Tensors values = inputs;
-  for (const auto& stage : stages_) values = stage->forward(std::move(values));
+  for (const auto& stage : stages_) values = stage->compute(std::move(values), is_training());
+  if (!is_training()) values.resize(values.size() - blueprint_.auxiliary.size());
   return values;
 }
 

@@ -28,8 +28,8 @@ bool can_follow(const ShapedLayer& layer) {
   const Shape& input = layer.inputs[0];
   if (is_any<layer::Flatten>(layer.node)) return input.size() == 1 || is_position(input);
   if (is_any<layer::AdaptiveAveragePool>(layer.node)) return input == layer.output;
-  return is_any<layer::Relu, layer::Sigmoid, layer::Dropout, layer::BatchNorm, layer::Add>(
-      layer.node);
+  return is_any<layer::Relu, layer::Relu6, layer::Sigmoid, layer::Dropout, layer::BatchNorm,
+                layer::Add>(layer.node);
 }
 
 bool computes_parts(const ShapedLayer& layer) {

@@ -8,11 +8,15 @@
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
 #include "convoy/model/alexnet.h"
+#include "convoy/model/googlenet.h"
 #include "convoy/model/lenet.h"
 #include "convoy/model/mlp.h"
+#include "convoy/model/mobilenet.h"
 #include "convoy/model/resnet.h"
 #include "convoy/model/small_images.h"
 #include "convoy/model/speech_dnn.h"
+#include "convoy/model/vgg.h"
+#include "convoy/model/vit.h"
 
 namespace convoy::model {
 namespace {
@@ -26,12 +30,18 @@ void check_options(const std::string& name, const ModelOptions& options, bool re
   if (options.zero_init_residual && !residual) {
     throw UsageError(model + "residual blocks: zero_init_residual is for resnet*");
   }
-  if (options.dropout && !dropout) throw UsageError(model + "dropout: that is for alexnet");
+  if (options.dropout && !dropout) {
+    throw UsageError(model +
+                     "dropout to choose: that is for alexnet*, googlenet, mobilenet_v2, vgg11* and "
+                     "vgg16*");
+  }
   if (options.hidden != 0 && !hidden) {
     throw UsageError(model +
-                     "width of hidden layers to choose: that is for alexnet* and "
-                     "speech-dnn");
+                     "width of hidden layers to choose: that is for alexnet*, speech-dnn, vgg11* "
+                     "and vgg16*");
   }
+  if (!options.auxiliary && !name.starts_with("googlenet"))
+    throw UsageError(model + "auxiliary classifiers to leave out: those are googlenet*'s");
   if (options.hidden < 0) {
     throw UsageError("model '" + name + "': hidden is " + std::to_string(options.hidden) +
                      "; it has to be positive, or 0 for the network's own number");
@@ -46,8 +56,8 @@ void check_options(const std::string& name, const ModelOptions& options, bool re
     throw UsageError(model + "local filters: that is for local-image");
   if (!options.image.empty() && !made_for_one_shape(name)) {
     throw UsageError("model '" + name +
-                     "' is not made for images of one shape: image is for local-image, mlp "
-                     "and speech-dnn");
+                     "' is not made for images of one shape: image is for local-image, mlp, "
+                     "speech-dnn and vit_b_16");
   }
 }
 
@@ -63,16 +73,22 @@ std::array<std::int64_t, 5> widths_of(const std::vector<std::int64_t>& widths) {
   return own;
 }
 
-// Into the options of an AlexNet, what all of them have.
+// Into the options of a network with dropout.
 template <typename Own>
-void read_options(const std::string& name, const ModelOptions& options, Own& own) {
-  check_options(name, options, false, true, true);
+void read_dropout(const std::string& name, const ModelOptions& options, Own& own) {
   if (options.classes > 0) own.classes = options.classes;
   if (options.dropout) own.dropout = *options.dropout;
   if (!(own.dropout >= 0 && own.dropout < 1)) {
     throw UsageError("model '" + name + "': dropout is " + std::to_string(own.dropout) +
                      "; it has to be from 0 to less than 1");
   }
+}
+
+// Into the options of an AlexNet or a VGG, what all of them have.
+template <typename Own>
+void read_options(const std::string& name, const ModelOptions& options, Own& own) {
+  check_options(name, options, false, true, true);
+  read_dropout(name, options, own);
   if (options.hidden > 0) own.hidden = options.hidden;
 }
 
@@ -103,6 +119,34 @@ Blueprint make_resnet(const ModelOptions& options) {
       .classes = options.classes > 0 ? options.classes : 1000,
       .zero_init_residual = options.zero_init_residual,
   });
+}
+
+template <int layers, bool batch_norm>
+Blueprint make_vgg(const ModelOptions& options) {
+  VggOptions own{.layers = layers, .batch_norm = batch_norm};
+  read_options("vgg" + std::to_string(layers) + (batch_norm ? "_bn" : ""), options, own);
+  return vgg(own);
+}
+
+Blueprint make_mobilenet(const ModelOptions& options) {
+  check_options("mobilenet_v2", options, false, true);
+  MobileNetOptions own;
+  read_dropout("mobilenet_v2", options, own);
+  return mobilenet_v2(own);
+}
+
+Blueprint make_googlenet(const ModelOptions& options) {
+  check_options("googlenet", options, false, true);
+  GoogLeNetOptions own{.auxiliary = options.auxiliary};
+  read_dropout("googlenet", options, own);
+  return googlenet(own);
+}
+
+Blueprint make_googlenet_bn(const ModelOptions& options) {
+  check_options("googlenet-bn", options, false, false);
+  GoogLeNetBnOptions own{.auxiliary = options.auxiliary};
+  if (options.classes > 0) own.classes = options.classes;
+  return googlenet_bn(own);
 }
 
 Blueprint make_lenet(const ModelOptions& options) {
@@ -160,11 +204,21 @@ Blueprint make_speech_dnn(const ModelOptions& options) {
   return speech_dnn(own);
 }
 
+Blueprint make_vit(const ModelOptions& options) {
+  check_options("vit_b_16", options, false, false);
+  VisionTransformerOptions own;
+  if (options.classes > 0) own.classes = options.classes;
+  if (!options.image.empty()) own.image = options.image;
+  return vision_transformer(own);
+}
+
 const std::map<std::string, Maker, std::less<>>& makers() {
   static const std::map<std::string, Maker, std::less<>> all{
       {"alexnet", make_torchvision_alexnet},
       {"alexnet-one-tower", make_one_tower},
       {"alexnet32", make_small_one_tower},
+      {"googlenet", make_googlenet},
+      {"googlenet-bn", make_googlenet_bn},
       {"lenet", make_lenet},
       {"lenet170k", make_lenet_of_width<2>},
       {"lenet43k", make_lenet_of_width<1>},
@@ -172,14 +226,20 @@ const std::map<std::string, Maker, std::less<>>& makers() {
       {"lenet672k", make_lenet_of_width<4>},
       {"local-image", make_local_image},
       {"mlp", make_mlp},
+      {"mobilenet_v2", make_mobilenet},
       {"resnet18", make_resnet<ResNetDepth::k18>},
       {"resnet20", make_resnet20},
       {"resnet34", make_resnet<ResNetDepth::k34>},
       {"resnet50", make_resnet<ResNetDepth::k50>},
       {"resnet101", make_resnet<ResNetDepth::k101>},
       {"speech-dnn", make_speech_dnn},
+      {"vgg11", make_vgg<11, false>},
+      {"vgg11_bn", make_vgg<11, true>},
       {"vgg1125k", make_small_vgg<9>},
+      {"vgg16", make_vgg<16, false>},
+      {"vgg16_bn", make_vgg<16, true>},
       {"vgg1863k", make_small_vgg<11>},
+      {"vit_b_16", make_vit},
   };
   return all;
 }
@@ -207,7 +267,7 @@ void check_model_name(std::string_view name) {
 }
 
 bool made_for_one_shape(std::string_view name) {
-  return name == "local-image" || name == "mlp" || name == "speech-dnn";
+  return name == "local-image" || name == "mlp" || name == "speech-dnn" || name == "vit_b_16";
 }
 
 Blueprint make_blueprint(std::string_view name, const ModelOptions& options) {

@@ -20,6 +20,7 @@
 #include "train/planning/network_time.h"
 #include "train/planning/processors.h"
 #include "train/strategies/hybrid/split.h"
+#include "train/strategies/training_loss.h"
 
 namespace convoy::train {
 namespace {
@@ -200,7 +201,9 @@ void Measurement::time_loss(std::int64_t samples) {
   const Autocast autocast = compute_.autocast();
   LayerTime time;
   try {
-    time = time_pass([&] { return problem_.task->loss(scores, batch); }, repetitions_, watch_);
+    time = time_pass(
+        [&] { return training_loss(*problem_.task, problem_.network.auxiliary, scores, batch); },
+        repetitions_, watch_);
   } catch (const std::exception&) {
     // A task of the user's need not know the loss of scores that are chance: it takes no time then.
     loss_known_ = false;

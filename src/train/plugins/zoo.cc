@@ -9,9 +9,12 @@
 #include "convoy/base/error.h"
 #include "convoy/model/alexnet.h"
 #include "convoy/model/factory.h"
+#include "convoy/model/googlenet.h"
 #include "convoy/model/mlp.h"
+#include "convoy/model/mobilenet.h"
 #include "convoy/model/small_images.h"
 #include "convoy/model/speech_dnn.h"
+#include "convoy/model/vgg.h"
 #include "convoy/train/recipe.h"
 
 namespace convoy::train {
@@ -48,6 +51,19 @@ using OptionReader = void (*)(const Options& options, model::ModelOptions& own);
 void read_alexnet(const Options& options, model::ModelOptions& own) {
   own.dropout = options.number("dropout");
   own.hidden = at_most(options, "hidden", kMostUnits);
+}
+
+void read_dropout(const Options& options, model::ModelOptions& own) {
+  own.dropout = options.number("dropout");
+}
+
+void read_auxiliary(const Options& options, model::ModelOptions& own) {
+  own.auxiliary = options.flag("auxiliary");
+}
+
+void read_googlenet(const Options& options, model::ModelOptions& own) {
+  read_dropout(options, own);
+  read_auxiliary(options, own);
 }
 
 void read_one_tower(const Options& options, model::ModelOptions& own) {
@@ -115,6 +131,26 @@ NetworkOptions options_of_alexnet(const std::string& name) {
   return own;
 }
 
+NetworkOptions options_of_vgg() {
+  const model::VggOptions own;
+  return {{{"dropout", own.dropout,
+            "probability of dropping an output of a hidden fully connected layer"},
+           {"hidden", own.hidden, "units of a hidden fully connected layer"}},
+          read_alexnet};
+}
+
+NetworkOptions options_of_googlenet(bool dropout) {
+  const model::GoogLeNetOptions own;
+  NetworkOptions all{{{"auxiliary", own.auxiliary,
+                       "auxiliary classifiers, whose losses count 0.3 each in training"}},
+                     dropout ? read_googlenet : read_auxiliary};
+  if (dropout) {
+    all.options.push_back({"dropout", own.dropout,
+                           "probability of dropping an input of the last fully connected layer"});
+  }
+  return all;
+}
+
 NetworkOptions options_of_local_image() {
   const model::LocalImageOptions own;
   const std::vector<double> none;
@@ -130,6 +166,14 @@ NetworkOptions options_of_local_image() {
 
 NetworkOptions options_of(const std::string& name) {
   if (name.starts_with("alexnet")) return options_of_alexnet(name);
+  if (name.starts_with("vgg11_") || name.starts_with("vgg16") || name == "vgg11")
+    return options_of_vgg();
+  if (name.starts_with("googlenet")) return options_of_googlenet(name == "googlenet");
+  if (name == "mobilenet_v2") {
+    return {{{"dropout", model::MobileNetOptions().dropout,
+              "probability of dropping an input of the fully connected layer"}},
+            read_dropout};
+  }
   if (name.starts_with("resnet")) {
     return {
         {{"zero_init_residual", false, "start each block as the identity: last batch norm at 0"}},

@@ -29,6 +29,7 @@ bool is_linear(const Node& node) { return std::holds_alternative<layer::Linear>(
 // Computes each unit from that unit of its input.
 bool works_on_units(const Node& node) {
   return std::holds_alternative<layer::Relu>(node.kind) ||
+         std::holds_alternative<layer::Relu6>(node.kind) ||
          std::holds_alternative<layer::Sigmoid>(node.kind) ||
          std::holds_alternative<layer::Dropout>(node.kind) ||
          std::holds_alternative<layer::Flatten>(node.kind);
@@ -54,6 +55,11 @@ class Cut {
   Cut(const model::Blueprint& blueprint, const std::vector<model::Shape>& inputs,
       const PlacementRecipe& placement)
       : blueprint_(blueprint), places_(places_of(blueprint, inputs, placement)) {
+    if (!blueprint.auxiliary.empty()) {
+      throw UsageError("the network '" + blueprint.name +
+                       "' has auxiliary classifiers, which hybrid doesn't train: leave them out "
+                       "(model.options.auxiliary = false), or take another strategy");
+    }
     choose();
     check_chain();
   }
@@ -146,7 +152,8 @@ class Cut {
     if (works_on_units(node(i))) return;
     throw UsageError(
         "layer '" + node(i).name + "' (" + kind_name(node(i)) + ")" + behind +
-        " partitioned: there can be fully connected layers, relu, sigmoid, dropout and flatten. "
+        " partitioned: there can be fully connected layers, relu, relu6, sigmoid, dropout and "
+        "flatten. "
         "Let '" +
         node(first_).name + "' be replicated");
   }

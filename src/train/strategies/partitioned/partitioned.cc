@@ -57,6 +57,7 @@ model::Blueprint Partitioned::blueprint_of(const NetworkSource& source) {
                      "' is code, which can't be divided: partitioned needs a network that is data "
                      "(a blueprint, or a ModuleList)");
   }
+  check_trains_in_parts(*blueprint);
   const Compute& compute = compute_.emplace(source.compute());
   const TaskBatch blank = source.task().blank(1, compute);
   blanks_.clear();

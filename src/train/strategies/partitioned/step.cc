@@ -8,6 +8,7 @@
 #include "parallel/tensors.h"
 #include "train/channels.h"
 #include "train/strategies/partitioned/strategy.h"
+#include "train/strategies/training_loss.h"
 #include "train/strategies/updates.h"
 
 namespace convoy::train {
@@ -135,7 +136,7 @@ Partitioned::Loss Partitioned::loss_of_samples(PartitionedPass& pass,
   const Task& task = context_->task();
   const TensorList outputs = network_->run(pass, inputs_of(task, rows));
   if (!(shares.own_weight > 0)) return {torch::zeros({}, outputs.front().options()), 0};
-  const torch::Tensor loss = task.loss(outputs, *rows);
+  const torch::Tensor loss = training_loss(task, network_->blueprint().auxiliary, outputs, *rows);
   return {loss * (shares.own_weight / shares.weight), loss.item<double>() * shares.own_weight};
 }
 

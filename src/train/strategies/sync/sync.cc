@@ -17,6 +17,7 @@
 #include "train/strategies/shares.h"
 #include "train/strategies/sync/noise_meter.h"
 #include "train/strategies/tally.h"
+#include "train/strategies/training_loss.h"
 #include "train/strategies/updates.h"
 
 namespace convoy::train {
@@ -52,6 +53,7 @@ class Sync final : public Strategy {
 
   TrainerContext* context_ = nullptr;
   std::shared_ptr<model::Network> network_;
+  std::vector<double> auxiliary_;  // its Blueprint::auxiliary
   std::optional<parallel::DistributedModel<model::Network>> model_;
   std::optional<NamedOptimizer> optimizer_;
   std::vector<parallel::NamedTensor> parameters_;
@@ -88,7 +90,11 @@ Arrangement Sync::arrange(const comm::World& world, const Recipe& recipe) {
   return {.share = world.rank(), .shares = world.size(), .group = {}};
 }
 
-void Sync::build(const NetworkSource& source) { network_ = source.whole(); }
+void Sync::build(const NetworkSource& source) {
+  network_ = source.whole();
+  auxiliary_.clear();
+  if (const model::Blueprint* data = network_->blueprint()) auxiliary_ = data->auxiliary;
+}
 
 std::size_t Sync::least_share(TrainerContext& context) {
   const Recipe& recipe = context.recipe();
@@ -168,7 +174,7 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
       const TensorList outputs = model_->run(part.weight, all, [&](model::Network& network) {
         return network.run(task.inputs(rows));
       });
-      loss = task.loss(outputs, rows);
+      loss = training_loss(task, auxiliary_, outputs, rows);
     }
     loss_sum += loss.item<double>() * part.weight;
     if (accumulate > 1) loss = loss * (part.weight / all);
