@@ -115,9 +115,8 @@ TEST(Contention, IsOfWorkersOnOneHost) {
   const auto alone = times(truth, kTimed, 2, kExact, random);
   const ComputeFit compute = fit_compute(alone, kQuick);
   const auto fitted = [&](std::int64_t host_workers, const std::vector<std::int64_t>& shares) {
-    return fit_communication(
-        updates_of(truth, {2, 4, 8}, shares, 2, kExact, random, host_workers), alone, compute,
-        kQuick);
+    return fit_communication(updates_of(truth, {2, 4, 8}, shares, 2, kExact, random, host_workers),
+                             alone, compute, kQuick);
   };
   const CommunicationFit pairs = fitted(2, {8, 128});
   ASSERT_EQ(pairs.contention.size(), 3u);
@@ -142,8 +141,7 @@ TEST(Contention, IsNoLessThanNothing) {
   const auto alone = times(truth, kTimed, 2, kExact, random);
   const ComputeFit compute = fit_compute(alone, kQuick);
   auto samples = updates_of(truth, {2}, {8, 128}, 3, log_normal(0.01), random);
-  for (CommunicationSample& sample : samples)
-    sample.update_s *= sample.batch == 256 ? 0.95 : 1;
+  for (CommunicationSample& sample : samples) sample.update_s *= sample.batch == 256 ? 0.95 : 1;
   const CommunicationFit fast = fit_communication(samples, alone, compute, kQuick);
   ASSERT_EQ(fast.contention.size(), 1u);
   EXPECT_EQ(fast.contention[0].part.value, 0);
