@@ -61,7 +61,8 @@ class SandblasterTest : public ServerJobTest {
   struct Outcome {
     RunResult result;
     std::vector<BatchReplicaResult> replicas;
-    std::string error;  // of a process
+    std::string error;                   // of a process
+    std::vector<std::string> evaluator;  // what ranks of the evaluator have thrown
   };
   // A whole job.
   template <typename T>
@@ -77,8 +78,15 @@ class SandblasterTest : public ServerJobTest {
     on_thread<T>(
         job,
         [&, options](comm::World& world) {
-          const RunResult own =
-              run_batch_evaluator(world, registry_, recipe, testing_data::connect_to(job), options);
+          RunResult own;
+          try {
+            own = run_batch_evaluator(world, registry_, recipe, testing_data::connect_to(job),
+                                      options);
+          } catch (const std::exception& error) {
+            const std::lock_guard lock(mutex_);
+            outcome.evaluator.push_back(error.what());
+            throw;
+          }
           if (world.rank() > 0) return;
           outcome.result = own;
           job.end("its evaluator was told to stop");  // as who starts the processes
