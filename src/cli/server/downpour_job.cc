@@ -89,9 +89,10 @@ std::string lines_by_hand(DownpourOrder order, const JobData& data) {
   }
   text += describe(job, {std::filesystem::current_path().string()});
   return text +
-         "# When the evaluator has ended, all is trained and saved, and replicas and the "
-         "coordinator end, too. Ctrl-C\n# ends the servers; nobody needs " +
-         data.folder() + " any more then.\n";
+         "# When the evaluator has ended, all is trained and saved; replicas end then, and the "
+         "coordinator some\n# seconds later. Ctrl-C ends the servers, whose data nobody needs any "
+         "more: " +
+         data.folder() + "\n";
 }
 
 // Removes what a job that nobody goes on with has in etcd.

@@ -97,7 +97,9 @@ std::vector<std::string> files_of(const train::RunFiles& found, const std::strin
 // For a coordinator that reads the recipe by itself.
 std::vector<std::string> recipe_words(const TrainArguments& arguments, const std::string& folder) {
   std::vector<std::string> words{fs::absolute(arguments.recipe).lexically_normal().string()};
-  for (const std::string& one : arguments.overrides) words.insert(words.end(), {"--set", one});
+  for (const std::string& one : arguments.overrides) {
+    if (!one.starts_with("output.folder=")) words.insert(words.end(), {"--set", one});
+  }
   words.insert(words.end(), {"--set", "output.folder=" + folder});
   return words;
 }
