@@ -13,6 +13,7 @@
 #include "convoy/plan/choice.h"
 #include "plan/communication.h"
 #include "plan/communication_fit.h"
+#include "plan/group_means.h"
 #include "plan/repetitions.h"
 
 namespace convoy::plan {
@@ -22,57 +23,6 @@ namespace {
 constexpr double kApart = 1.5;
 // Times of one worker say as much of the scatter of updates as so many more of several workers.
 constexpr double kMoreFreedom = 4;
-
-// Means of groups of logarithms that scatter alike, by Huber's second proposal.
-struct GroupMeans {
-  std::vector<double> centers;
-  double scatter = 0;
-  double freedom = 0;
-};
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-// `known` is a scatter that counts as much as `freedom` degrees of freedom.
-GroupMeans group_means(const std::vector<std::vector<double>>& groups, double known,
-                       double freedom) {
-  GroupMeans means;
-  double squares = 0, count = 0;
-  for (const std::vector<double>& group : groups) {
-    means.centers.push_back(median_of(group));
-    for (const double value : group)
-      squares += (value - means.centers.back()) * (value - means.centers.back());
-    count += static_cast<double>(group.size());
-  }
-  means.freedom = count - static_cast<double>(groups.size()) + freedom;
-  if (means.freedom <= 0) return means;
-  double& s = means.scatter;
-  s = std::sqrt((squares + freedom * known * known) / means.freedom);
-  constexpr double kRounding = 1e-13;
-  for (int i = 0; i < 200 && s > kRounding; ++i) {
-    const double before = s;
-    double scores = 0;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      double weights = 0, sum = 0;
-      for (const double value : groups[g]) {
-        const double z = std::abs(value - means.centers[g]) / s;
-        const double weight = z > kHuber ? kHuber / z : 1;
-        weights += weight, sum += weight * value;
-      }
-      means.centers[g] = sum / weights;
-      for (const double value : groups[g])
-        scores += std::pow(huber((value - means.centers[g]) / s), 2);
-    }
-    s = std::sqrt((s * s * scores / kMeanSquare + freedom * known * known) / means.freedom);
-    if (std::abs(s - before) <= 1e-9 * before) break;
-  }
-  if (s <= kRounding) s = 0;
-  return means;
-}
 
 // By how much times of one worker scatter; the fit's own scatter where none was repeated.
 double scatter_alone(const std::vector<TimeSample>& times, const ComputeFit& compute) {

@@ -69,8 +69,8 @@ TEST(Contention, IsToldFromCommunicationByTwoShares) {
   // Batches between those that were timed, and beyond, take what they do.
   for (const std::int64_t batch : {4, 20, 64, 100, 250, 2000}) {
     for (const std::int64_t workers : {1, 2, 4}) {
-      const double seconds = seconds_per_update(truth, batch, workers);
-      EXPECT_NEAR(seconds_per_update(found, batch, workers), seconds, 1e-7 * seconds)
+      const double exact = seconds_per_update(truth, batch, workers);
+      EXPECT_NEAR(seconds_per_update(found, batch, workers), exact, 1e-7 * exact)
           << batch << " on " << workers;
     }
   }
@@ -91,8 +91,8 @@ TEST(Contention, WithoutAnyTheAnswerIsAsBefore) {
   EXPECT_EQ(two.machine.communication.kind, one.machine.communication.kind);
   EXPECT_NEAR(two.machine.communication.delta_s, one.machine.communication.delta_s, 1e-10);
   for (const std::int64_t batch : {8, 64, 500}) {
-    const double seconds = seconds_per_update(one.machine, batch, 4);
-    EXPECT_NEAR(seconds_per_update(two.machine, batch, 4), seconds, 1e-7 * seconds);
+    const double exact = seconds_per_update(one.machine, batch, 4);
+    EXPECT_NEAR(seconds_per_update(two.machine, batch, 4), exact, 1e-7 * exact);
   }
   // With one share it is the very fit of before, draws and all.
   RandomStream random(3);

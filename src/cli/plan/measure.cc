@@ -210,13 +210,18 @@ void measure_communication(const Planned& planned, PlanFolder& folder,
   const auto left_out = [&](const Exchange& exchange) {
     return is_second(exchange) && failed.contains(exchange.place.workers);
   };
-  for (int repetition = 1; repetition <= repetitions; ++repetition) {
+  // The smaller one takes the turns of the larger one that failed.
+  const auto is_wanted = [&](const Exchange& exchange, int repetition) {
+    return !left_out(exchange) &&
+           (repetition <= repetitions || failed.contains(exchange.place.workers));
+  };
+  for (int repetition = 1; repetition <= 2 * repetitions; ++repetition) {
     for (Exchange& exchange : exchanges) {
       const auto& times = folder.points().communication;
       const auto done = std::count_if(times.begin(), times.end(), [&](const auto& time) {
         return time.workers == exchange.place.workers && time.batch == exchange.batch;
       });
-      if (done >= repetition || left_out(exchange)) continue;
+      if (done >= repetition || !is_wanted(exchange, repetition)) continue;
       try {
         if (!measure_fitting_exchange(planned, folder, exchange, batches, deadline, out)) return;
       } catch (const TrialFailure& failure) {

@@ -66,8 +66,8 @@ struct Exchange {
 // Times updates of several workers likewise, in each of `exchanges` (ascending for each number of
 // workers); times with other batches don't count. Where there is no training with a batch between
 // so many, the next larger of `batches` (ascending) takes its place; UsageError where there is
-// none. Where trainings fail with the larger of two, it is left out; TrialFailure where they do
-// with the smaller.
+// none. Where trainings fail with the larger of two, it is left out, and the smaller is timed twice
+// as often; TrialFailure where they fail with that.
 void measure_communication(const Planned& planned, PlanFolder& folder,
                            std::vector<Exchange> exchanges,
                            const std::vector<std::int64_t>& batches, int repetitions,
