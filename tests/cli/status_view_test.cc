@@ -92,7 +92,7 @@ TEST(StatusTable, SaysHowFarABatchOptimizationIs) {
         "\n    0       24     24 MiB         1 MiB       141\n",
         "\nreplica-0            1,800         4         8         0  1 min 15 s\n",
         "\na-name-that-is-~        20         0         0         2      500 ms\n",
-        "\n3 gone                   7         1         0         0         2 s\n",
+        "\n3 gone                   7         1         0         0      2.00 s\n",
         "\nevaluations  15 in all iterations\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "is not in:\n" << text;
   EXPECT_EQ(text.find("staleness"), std::string::npos);

@@ -207,7 +207,8 @@ TEST_F(DownpourTest, OfDividedReplicasIsUsedByOneProcess) {
   EXPECT_EQ(used, 3);
   const std::string file = scratch_.path() + "/whole.safetensors";
   export_model(result.checkpoint, file, false);
-  for (const TensorView& view : SafetensorsFile(file).tensors()) {
+  const SafetensorsFile whole(file);
+  for (const TensorView& view : whole.tensors()) {
     if (view.shape.size() == 2 && view.name.find("fc1") != std::string::npos)
       EXPECT_EQ(view.shape[0], 16);
   }
