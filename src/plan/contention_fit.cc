@@ -47,7 +47,8 @@ struct WorkersTimes {
   std::int64_t host_workers = 0;
   std::vector<ShareTimes> cells;  // by share
   double least = 0;               // that Delta can be
-  double count = 0;               // of times
+  double waited = 0;  // for communication at least, as rank 0 saw it; counts where no slope is told
+  double count = 0;   // of times
   bool tells = false;  // what workers lose to each other, by shares that are far enough apart
 };
 
@@ -152,7 +153,7 @@ Lines fitted_lines(const std::vector<WorkersTimes>& all) {
       weights += cell.weight;
       sum += cell.weight * (cell.seconds - longer * cell.gamma);
     }
-    lines.deltas.push_back(std::max(sum / weights, one.least));
+    lines.deltas.push_back(std::max({sum / weights, one.least, one.tells ? 0 : one.waited}));
   }
   return lines;
 }
@@ -210,6 +211,12 @@ class ContentionFitter {
         one.cells.push_back({share, logs});
       }
       cells_.push_back(std::move(one));
+    }
+    for (WorkersTimes& one : cells_) {
+      one.waited = std::numeric_limits<double>::infinity();
+      for (const CommunicationSample& sample : samples) {
+        if (sample.workers == one.workers) one.waited = std::min(one.waited, sample.seconds);
+      }
     }
     means_ = group_means(groups, scatter_alone(times, compute), kMoreFreedom);
     const double mean = mean_shift(means_.scatter);

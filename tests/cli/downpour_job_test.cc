@@ -127,7 +127,7 @@ TEST_F(DownpourJob, ShowsWhatItWouldStart) {
 TEST_F(DownpourJob, ShowsWhatItWouldStartBesideAnEarlierJob) {
   begins_until("exit 75");
   ASSERT_EQ(run({"--checkpoint", path("step-3")}).exit_status, 75);
-  const std::string first = "mv -T " + path("run/server") + " " + path("run/server.before") + "\n";
+  const std::string first = "mv -T " + path("run/server") + " " + path("run/server.before-");
   JobResult result = run({"--dry-run", "--overwrite"});
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_TRUE(has(result.out, first)) << result.out;

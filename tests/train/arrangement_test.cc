@@ -223,9 +223,10 @@ TEST(Grid, HasReplicasAndPartitions) {
       "or a multiple of them (-n 2); these would: 1 x 1 (replicas x partitions)");
   EXPECT_THROW(parallel::GridShape::of(all.size() + 1, 1, all.size()), UsageError);
   // A strategy that divides nothing is not told of grids that it can't have.
-  EXPECT_EQ(test::message_of<UsageError>([] { parallel::GridShape::of(3, 1, 4, false); }),
-            "the grid of 3 x 1 (replicas x partitions) doesn't have 4 places for as many ranks: it is "
-            "for 3 ranks (-n 3); these would: 4 x 1");
+  EXPECT_EQ(
+      test::message_of<UsageError>([] { parallel::GridShape::of(3, 1, 4, false); }),
+      "the grid of 3 x 1 (replicas x partitions) doesn't have 4 places for as many ranks: it is "
+      "for 3 ranks (-n 3); these would: 4 x 1");
 }
 
 }  // namespace

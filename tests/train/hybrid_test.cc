@@ -399,7 +399,8 @@ TEST_F(HybridTest, LayersThatCannotBeDividedAreSaid) {
     has(said({"model.classes=3"}),
         "layer 'c.6' has 3 units, and some of 4 partitions would get none: every partition needs "
         "at "
-        "least one. Let grid.partitions be 3 at most (--set grid.partitions=3 -n 3)");
+        "least one. Let grid.partitions be 3 at most (--set grid.partitions=3, and as "
+        "many ranks for each replica)");
   if (ranks() == 3) EXPECT_EQ(said({"model.classes=3"}), "");
 }
 

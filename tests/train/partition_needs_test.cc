@@ -236,5 +236,29 @@ TEST_F(PartitionAdvice, OfANetworkThatIsUsedIsWhatItWasTrainedOn) {
   EXPECT_TRUE(text.ends_with("(--set grid.partitions=4 -n 4)")) << text;
 }
 
+// Where the parameters fit and a mini-batch does not, a smaller one is advised, and it fits.
+TEST_F(PartitionAdvice, OfAnEvaluationOfTooManySamplesWorks) {
+  const Recipe job = recipe({"strategy=partitioned"});
+  const PlannedNetwork whole(net_, {.partitions = 1});
+  const auto use = [&](std::int64_t samples) {
+    std::string text;
+    comm::World::run_threads(1, [&](comm::World& world) {
+      const test::MapsNoMore limit(4 * 8e6 + (16 << 20));
+      text = test::message_of<UsageError>([&] {
+        check_needs(world, job, job, net_, whole.plan, {.replicas = 1, .samples = samples}, 0,
+                    NetworkUse::inference);
+      });
+    });
+    return text;
+  };
+  const std::string text = use(1 << 20);
+  const std::string key = "--set evaluation.batch=";
+  ASSERT_NE(text.find(": let evaluation.batch be "), std::string::npos) << text;
+  const std::int64_t most = std::stoll(text.substr(text.find(key) + key.size()));
+  EXPECT_GT(most, 100);
+  EXPECT_EQ(use(most - 1), "");
+  EXPECT_NE(use(most + most / 8), "");
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -1,6 +1,7 @@
 #include "cli/plan/measure.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <optional>
 #include <set>
@@ -222,15 +223,21 @@ void measure_communication(const Planned& planned, PlanFolder& folder,
         return time.workers == exchange.place.workers && time.batch == exchange.batch;
       });
       if (done >= repetition || !is_wanted(exchange, repetition)) continue;
+      // One that memory does not hold, say. With the smaller one there is an answer.
+      const auto leave_out = [&](const std::exception& why) {
+        std::fprintf(out, "%s; updates of %d workers are timed with the smaller batch alone\n",
+                     why.what(), exchange.place.workers);
+        std::fflush(out);
+        failed.insert(exchange.place.workers);
+      };
       try {
         if (!measure_fitting_exchange(planned, folder, exchange, batches, deadline, out)) return;
       } catch (const TrialFailure& failure) {
-        // One that memory does not hold, say. With the smaller one there is an answer.
         if (!is_second(exchange)) throw;
-        std::fprintf(out, "%s; updates of %d workers are timed with the smaller batch alone\n",
-                     failure.what(), exchange.place.workers);
-        std::fflush(out);
-        failed.insert(exchange.place.workers);
+        leave_out(failure);
+      } catch (const UsageError& refusal) {
+        if (!is_second(exchange)) throw;
+        leave_out(refusal);
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "cli/plan/sweep.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/toml_text.h"
 #include "cli/plan/measure.h"
@@ -86,15 +87,18 @@ class Budgeted {
     return candidates;
   }
 
-  // The batch of so many workers that was timed least often.
+  // The batch of so many workers that was timed least often. One that was not timed at all by now
+  // is left out: trainings with it have failed (measure_communication).
   Exchange fewest_timed(std::int64_t workers) const {
-    const std::vector<Exchange> all = exchanges_of(sweep_, folder_.points(), workers);
+    std::vector<Exchange> all = exchanges_of(sweep_, folder_.points(), workers);
     const auto count = [&](const Exchange& exchange) {
       const auto& times = folder_.points().communication;
       return std::count_if(times.begin(), times.end(), [&](const auto& time) {
         return time.workers == workers && time.batch == exchange.batch;
       });
     };
+    const auto timed = [&](const Exchange& exchange) { return count(exchange) > 0; };
+    if (std::any_of(all.begin(), all.end(), timed)) std::erase_if(all, std::not_fn(timed));
     return *std::min_element(all.begin(), all.end(), [&](const Exchange& a, const Exchange& b) {
       return count(a) < count(b);
     });

@@ -170,17 +170,29 @@ void SweepTimes::repeat(const Deadline& deadline) {
 void SweepTimes::check_enough() const {
   if (!is_late(sweep_.limits.deadline)) return;
   const int times = fewest(timed_.size(), kTimes);
-  const std::vector<Exchange> wanted = exchanges();
-  const int repeated = fewest(wanted.size(), kExchanges);
   const plan::PlanPoints points = points_of(sweep_, folder_.points());
-  const std::int64_t done =
-      measured(
-          points.times, timed_, times,
-          [](const plan::TimeSample& time, std::int64_t size) { return time.samples == size; }) +
-      measured(points.communication, wanted, repeated,
-               [](const plan::CommunicationSample& time, const Exchange& exchange) {
-                 return time.workers == exchange.place.workers && time.batch == exchange.batch;
-               });
+  const auto is_of = [](const plan::CommunicationSample& time, const Exchange& exchange) {
+    return time.workers == exchange.place.workers && time.batch == exchange.batch;
+  };
+  const auto is_timed = [&](const Exchange& exchange) {
+    return std::any_of(points.communication.begin(), points.communication.end(),
+                       [&](const auto& time) { return is_of(time, exchange); });
+  };
+  // With one of two batches there is an answer, too: in plans of before, and where the other fails.
+  const std::vector<Exchange> all = exchanges();
+  std::vector<Exchange> wanted = all;
+  std::erase_if(wanted, [&](const Exchange& exchange) {
+    const auto instead = [&](const Exchange& other) {
+      return other.place.workers == exchange.place.workers && is_timed(other);
+    };
+    return !is_timed(exchange) && std::any_of(all.begin(), all.end(), instead);
+  });
+  const int repeated = fewest(wanted.size(), kExchanges);
+  const std::int64_t done = measured(points.times, timed_, times,
+                                     [](const plan::TimeSample& time, std::int64_t size) {
+                                       return time.samples == size;
+                                     }) +
+                            measured(points.communication, wanted, repeated, is_of);
   const std::int64_t needed = times * static_cast<std::int64_t>(timed_.size()) +
                               repeated * static_cast<std::int64_t>(wanted.size());
   if (done >= needed) return;  // trainings may be there, too

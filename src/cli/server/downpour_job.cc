@@ -78,14 +78,20 @@ std::string lines_by_hand(DownpourOrder order, const JobData& data) {
   const Beginning beginning = beginning_of(order, data);
   const auto record = data.record();
   order.setup.checkpoint = beginning.go_on && record ? record->checkpoint : beginning.checkpoint;
-  if (beginning.go_on && record) order.setup.etcd_prefix = record->etcd_prefix;
+  if (beginning.go_on && record) {
+    order.setup.etcd_prefix = record->etcd_prefix;
+  } else if (!order.setup.etcd.empty()) {
+    // The coordinator's own choice may have an earlier job.
+    order.setup.etcd_prefix = "convoy/" + order.name + "-" + random_name() + "/";
+  }
   order.setup.recipe = order.recipe_words;
   order.setup.by_hand = true;
   const JobFile job{options_of(order), downpour_roles(order.setup, data)};
   std::string text;
   if (data.exists() && !beginning.go_on) {
     text += "# first, since an earlier job has left its servers' data there:\nmv -T " +
-            shell_quoted(data.folder()) + " " + shell_quoted(data.folder() + ".before") + "\n";
+            shell_quoted(data.folder()) + " " +
+            shell_quoted(data.folder() + ".before-" + random_name()) + "\n";
   }
   text += describe(job, {std::filesystem::current_path().string()});
   return text +

@@ -72,11 +72,14 @@ BatchStatus batch_in(const json& from) {
   take(from, "over", batch.over);
   batch.now = portions_in(from);
   for (const json& each : from.value("replicas", json::array())) {
-    BatchReplicaStatus& replica = batch.replicas.emplace_back();
+    BatchReplicaStatus replica;
+    bool here = true;
     take(each, "replica", replica.replica);
     take(each, "name", replica.name);
+    take(each, "here", here);
     take(each, "busy_s", replica.busy_s);
     replica.portions = portions_in(each);
+    if (here) batch.replicas.push_back(std::move(replica));  // an older coordinator names all
   }
   if (const auto gone = from.find("gone"); gone != from.end()) {
     take(*gone, "replicas", batch.gone);

@@ -165,7 +165,13 @@ int run_predict(const PredictArguments& arguments) {
     throw UsageError("name inputs behind RUN, or a data set with --data");
   if (!is_a_rank()) Rows::check(arguments.trained.json);  // of ranks, the first one writes it
   train::Registry registry;
-  const train::TrainedSource source = find_trained(registry, arguments.trained);
+  train::TrainedSource source = find_trained(registry, arguments.trained);
+  // Few inputs go through the network at once: nobody needs the memory of a mini-batch for them.
+  constexpr std::size_t kAtOnce = 16;
+  if (!of_data) {
+    const std::size_t most = std::min(arguments.files.size(), kAtOnce);
+    source.recipe.evaluation.batch = static_cast<std::int64_t>(most);
+  }
   if (of_data) {
     const train::DataRecipe& data = source.recipe.data;
     check_is_named(data, arguments.split == kTraining ? "data.train" : "data.validation",

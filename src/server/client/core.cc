@@ -120,9 +120,11 @@ std::shared_ptr<Core::Membership> Core::begin_membership(const JobDescription* d
   std::random_device chance;
   hello.nonce = std::uint64_t{chance()} << 32 | chance() | 1;
   if (description != nullptr) hello.description = *description;
-  const transport::Answer answer = directory_.ask(
-      calls::kJoin, calls::encode(hello), deadline(),
-      options_.role == ClientRole::replica && description != nullptr ? options_.give_up : nullptr);
+  const transport::Answer answer =
+      directory_.ask(calls::kJoin, calls::encode(hello), deadline(),
+                     options_.role == ClientRole::replica && description != nullptr
+                         ? options_.give_up
+                         : when_to_give_up(calls::kJoin));
   if (answer.status == AnswerStatus::failed) throw UsageError(answer.problem);
   const calls::ClientWelcome welcome = calls::decode_client_welcome(answer.message);
   auto membership = std::make_shared<Membership>();

@@ -96,7 +96,8 @@ json batch_of(const BatchFacts& batch) {
   all["replicas"] = json::array();
   for (const BatchReplica& each : batch.replicas) {
     if (!each.here) continue;
-    json replica = {{"replica", each.replica}, {"name", each.name}};
+    // An older `convoy status` takes one that isn't said to be here for gone.
+    json replica = {{"replica", each.replica}, {"name", each.name}, {"here", true}};
     replica.update(portions_of(each.portions));
     replica["busy_s"] = each.busy_s;
     all["replicas"].push_back(std::move(replica));

@@ -173,12 +173,12 @@ void check_enough_units(const Cut& cut, int partitions) {
   }
   if (fewest == nullptr || units(*fewest) >= partitions) return;
   const std::string most = std::to_string(units(*fewest));
-  throw UsageError("layer '" + fewest->name + "' has " + most +
-                   (units(*fewest) == 1 ? " unit" : " units") + ", and some of " +
-                   std::to_string(partitions) +
-                   " partitions would get none: every partition needs at least one. Let "
-                   "grid.partitions be " +
-                   most + " at most (--set grid.partitions=" + most + " -n " + most + ")");
+  throw UsageError(
+      "layer '" + fewest->name + "' has " + most + (units(*fewest) == 1 ? " unit" : " units") +
+      ", and some of " + std::to_string(partitions) +
+      " partitions would get none: every partition needs at least one. Let "
+      "grid.partitions be " +
+      most + " at most (--set grid.partitions=" + most + ", and as many ranks for each replica)");
 }
 
 }  // namespace

@@ -37,15 +37,19 @@ std::string cgroup_name(const std::string& host) {
 
 // What all ranks told each other.
 struct Memory {
-  std::vector<double> needs, address, available, host;
+  std::vector<double> needs, address, available, host, own;
   std::vector<std::string> hosts, groups;
 
   Memory(const comm::World& world, double need) {
     const comm::Communicator& all = world.communicator();
     needs = all.gather(need);
     address = all.gather(static_cast<double>(address_space_left()));
-    available = all.gather(static_cast<double>(available_memory()));
-    host = all.gather(static_cast<double>(host_memory()));
+    // Where the kernel doesn't say what is left, nothing is refused for want of it.
+    const bool known = host_memory() > 0;
+    constexpr double kAny = 1e18;  // bytes
+    available = all.gather(known ? static_cast<double>(available_memory()) : kAny);
+    host = all.gather(known ? static_cast<double>(host_memory()) : kAny);
+    own = all.gather(static_cast<double>(resident_memory()));
     for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host(rank));
     groups = all.gather_text(cgroup_name(world.host(world.rank())));
   }
@@ -68,7 +72,7 @@ struct Memory {
                        {available[rank], sharing(groups, rank).ranks},
                        {host[rank], sharing(hosts, rank).ranks}},
             .all = static_cast<int>(needs.size()),
-            .own = static_cast<double>(resident_memory())};
+            .own = own[rank]};
   }
 };
 
@@ -175,12 +179,28 @@ std::string partitions_advice(const Recipe& job, int partitions, int replicas, N
   return text;
 }
 
+// An evaluation of fewer samples at a time may fit; of `needs` bytes `fixed` are for none of them.
+static std::string batch_advice(double left, double needs, double fixed,
+                                const ReplicaShare& share) {
+  if (share.samples <= 1 || left <= fixed || needs <= fixed) return "";
+  const double each = (needs - fixed) / static_cast<double>(share.samples);
+  const auto most = static_cast<std::int64_t>((left - fixed) / each) * share.replicas;
+  if (most <= 0) return "";
+  const std::string batch = std::to_string(most);
+  return "let evaluation.batch be " + batch + " at most (--set evaluation.batch=" + batch + ")";
+}
+
 void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& job,
                  const model::Blueprint& blueprint, const model::PartitionPlan& plan,
                  const ReplicaShare& share, int partition, NetworkUse use) {
   if (recipe.device != "cpu") return;
   const double own = needs_of(recipe, blueprint, plan, partition, share).of(use);
   const Memory memory(world, own);
+  // Without samples; what an evaluation needs beyond it is the same for each of them.
+  ReplicaShare none = share;
+  none.samples = 0;
+  const std::vector<double> fixed =
+      world.communicator().gather(needs_of(recipe, blueprint, plan, partition, none).of(use));
   // The first rank that lacks most, and its numbers.
   std::size_t worst = 0;
   const auto lacks = [&](std::size_t rank) { return memory.needs[rank] - memory.left(rank); };
@@ -195,7 +215,11 @@ void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& j
   const auto enough = [&] {
     return enough_partitions(recipe, blueprint, plan, share, limits, replicas, use);
   };
-  std::string advice = "no number of partitions would do";
+  std::string advice;
+  const std::string fewer =
+      use == NetworkUse::inference
+          ? batch_advice(memory.left(worst), memory.needs[worst], fixed[worst], share)
+          : "";
   if (const int here = enough(); here > 0) {
     advice = partitions_advice(job, here, replicas, use);
   } else {
@@ -206,11 +230,13 @@ void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& j
                size_text(memory.available[worst]) +
                " of its own, on other hosts or in a cgroup by itself: ranks here share it";
   }
+  if (advice.empty() && fewer.empty()) advice = "no number of partitions would do";
+  const std::string what_would = fewer + (fewer.empty() || advice.empty() ? "" : "; or ") + advice;
   throw UsageError("rank " + std::to_string(worst) + " needs " + size_text(memory.needs[worst]) +
                    " for " + blueprint.name + " in " + std::to_string(plan.partitions) +
                    (plan.partitions == 1 ? " partition" : " partitions") + ", " +
                    what_for(use, share.samples) + ", and can have " +
-                   size_text(memory.left(worst)) + ": " + advice);
+                   size_text(memory.left(worst)) + ": " + what_would);
 }
 
 }  // namespace convoy::train

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -213,9 +214,14 @@ BatchEvaluator::Seen BatchEvaluator::take_weights(bool all) {
       saved_.reset();
       if (all) {
         fetch_saved();
-        // The shards need hold no longer what is here, however long it takes to write.
+        // The shards need hold no longer what is here, however long it takes to write. It is
+        // written also where the coordinator is gone by now.
         on_every_rank(ranks, [&] {
-          if (ranks.rank() == 0) service_->let_go();
+          if (ranks.rank() > 0) return;
+          try {
+            service_->let_go();
+          } catch (const std::exception&) {  // said when it is let go of behind that
+          }
         });
       }
       holds_ = true;
@@ -230,7 +236,11 @@ BatchEvaluator::Seen BatchEvaluator::take_weights(bool all) {
 void BatchEvaluator::let_go() {
   holds_ = false;
   saved_.reset();
-  if (outer_->world().rank() == 0) service_->let_go();
+  const comm::Communicator& ranks = outer_->world().communicator();
+  if (ranks.size() == 1) return service_->let_go();
+  on_every_rank(ranks, [&] {
+    if (ranks.rank() == 0) service_->let_go();
+  });
 }
 
 void BatchEvaluator::fetch_saved() {
