@@ -193,8 +193,10 @@ bool is_layerwise(const Rule& rule) {
 
 double trust_ratio(const Rule& rule, const Squares& squares) {
   const double weights = std::sqrt(squares.weights), direction = std::sqrt(squares.direction);
-  // Of a parameter that begins with zeros the ratio would keep it there.
-  if (!(weights > 0 && direction > 0)) return 1;
+  // Of a parameter that begins with zeros the ratio would keep it there. By a direction that is
+  // next to nothing it would be more than a float can hold, and no number times its zeros.
+  constexpr double kLeast = 1e-30;
+  if (!(weights > 0 && direction > kLeast)) return 1;
   if (const auto* lars = std::get_if<Lars>(&rule)) {
     return lars->trust_coefficient * weights /
            (direction + lars->weight_decay * weights + lars->eps);

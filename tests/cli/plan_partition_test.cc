@@ -211,6 +211,7 @@ TEST(PlanPartition, SaysWhatIsWrong) {
             "it has to have one for each"},
            {{"lenet", "-P", "0"}, "not a whole number from 1 to 1024"},
            {{"lenet", "-P", "2", "--by", "columns"}, "columns not in"},
+           {{"vit_b_16", "-P", "2"}, "which trains whole: set strategy = \"sync\""},
            {{"lenet", "-P", "2", "--set", "model.nam=x"}, "model.nam"}}) {
     const JobResult result = plan(words);
     EXPECT_EQ(result.exit_status, 2) << result.err;

@@ -172,6 +172,22 @@ TEST(Layerwise, RatioOfZeroNorms) {
   }
 }
 
+// Of a task that is learned gradients vanish, and most of their elements are zeros before all are:
+// with a rate that no float holds these would leave no number of a weight.
+TEST(Layerwise, VanishingGradientsLeaveNumbers) {
+  for (const Rule& rule : {Rule(Lars{.lr = 10}), Rule(Lamb{.lr = 10})}) {
+    for (const float g : {1e-45f, 1e-42f, 1e-38f, 1e-31f, 1e-28f}) {
+      Pieces<float> run(rule, 10);
+      std::vector<float> gradient(10, 0.0f);
+      gradient[4] = g;
+      const std::span<float> weights(run.weights);
+      std::vector<std::span<float>> state(run.state.begin(), run.state.end());
+      update<float>(rule, 1, weights, gradient, state);
+      for (const float w : run.weights) EXPECT_TRUE(std::isfinite(w)) << name(rule) << " " << g;
+    }
+  }
+}
+
 // Such as the last layer of a network often begins with, and biases.
 TEST(Layerwise, AParameterOfZerosLeavesThem) {
   for (const Rule& rule : {Rule(Lars{.lr = 0.5, .momentum = 0.9}), Rule(Lamb{.lr = 0.5})}) {

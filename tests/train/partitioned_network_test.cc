@@ -247,6 +247,30 @@ TEST(SharedNetworks, GiveAllOutputsToAll) {
     EXPECT_LT(relative(outputs[i], expected[i]), 1e-12) << i;
 }
 
+// What auxiliary outputs alone need is neither computed nor sent in evaluation.
+TEST(SharedNetworks, LeaveAuxiliaryClassifiersOutInEvaluation) {
+  const Options options;
+  const TaskFacts facts;
+  const Blueprint net = auxiliary_network({5, {1, 6, 6}, options, facts, 1});
+  Shared shared(net, {.partitions = test_world().size()});
+  model::StagedNetwork alone(net, 1);
+  alone.to(torch::kDouble);
+  alone.eval();
+  shared.network().eval();
+  torch::manual_seed(7);
+  const Tensors inputs = random_tensors({{shared.rows().all(), 1, 6, 6}});
+  const torch::NoGradGuard no_grad;
+  const Tensors expected = alone.run(inputs), own = shared.own_rows(expected);
+  ASSERT_EQ(expected.size(), 1u);
+  PartitionedPass pass = shared.pass(true), alike = shared.pass(true);
+  const Tensors outputs = shared.network().run(pass, shared.own_rows(inputs));
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_LT(relative(outputs[0], own[0]), 1e-12);
+  const Tensors of_all = shared.network().run_alike(alike, inputs);
+  ASSERT_EQ(of_all.size(), 1u);
+  EXPECT_LT(relative(of_all[0], expected[0]), 1e-12);
+}
+
 // Counters go on from pass to pass, by what the plan says of each input and value.
 TEST(SharedNetworks, CountWhatTheySend) {
   const Blueprint net = several_inputs_and_outputs();

@@ -67,7 +67,8 @@ TEST_F(PartitionedTest, AuxiliaryClassifiersTrainAsInOneProcess) {
   EXPECT_NE(refusal(net("hybrid", how + Overrides{"strategy=hybrid",
                                                   "grid.partitions=" + std::to_string(ranks())}))
                 .find("the network 'Auxiliary' has auxiliary classifiers, which hybrid doesn't "
-                      "train: leave them out (model.options.auxiliary = false)"),
+                      "train: take another strategy, or train it without them "
+                      "(model.options.auxiliary = false)"),
             std::string::npos);
 }
 

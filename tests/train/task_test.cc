@@ -4,10 +4,10 @@
 
 #include "convoy/data/loader.h"
 #include "convoy/train/trained.h"
+#include "convoy/train/training_loss.h"
 #include "tests/train/trainer_fixture.h"
 #include "tests/train/words.h"
 #include "train/facts.h"
-#include "train/strategies/training_loss.h"
 #include "train/tasks/classification.h"
 
 namespace convoy::train {

@@ -22,7 +22,7 @@ struct GoogLeNetOptions {
 // convolution of 1 x 1, twice one of 1 x 1 and one of 3 x 3, and a max pool with one of 1 x 1, put
 // beside one another. Each convolution is followed by batch normalization (epsilon 0.001) and ReLU
 // (the paper's has none; its third branch has 5 x 5, where torchvision has 3 x 3). Max pools halve
-// the image five times, and take what is left over of it (layer::MaxPool::ceil). Behind
+// the image four times, and take what is left over of it (layer::MaxPool::ceil). Behind
 // "inception4a" and "inception4d" auxiliary classifiers, whose losses count 0.3 each in training.
 // Images of 3 x 224 x 224, or any size from 32 x 32. With 1000 classes 13,004,888 parameters,
 // 6,624,904 without auxiliary classifiers. Stages: "stem", "inception3a", ..., "aux1" behind

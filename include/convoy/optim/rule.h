@@ -80,7 +80,8 @@ struct Adagrad {
 
 // Layer-wise adaptive rate scaling (You, Gitman and Ginsburg 2017, algorithm 1). |.| is the
 // Euclidean norm over a whole parameter, r its trust ratio:
-// r = trust_coefficient |w| / (|g| + weight_decay |w| + eps), or 1 where |w| or |g| is 0
+// r = trust_coefficient |w| / (|g| + weight_decay |w| + eps), or 1 where |w| is 0, or |g| is not
+// above 1e-30
 // velocity = momentum velocity - lr r (g + weight_decay w)
 // w = w + velocity
 // torch.optim has no such rule, nor the next one.
@@ -97,7 +98,7 @@ struct Lars {
 // as its scaling function):
 // exp_avg = beta1 exp_avg + (1 - beta1) g;  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 // u = exp_avg / (1 - beta1^t) / (sqrt(exp_avg_sq) / sqrt(1 - beta2^t) + eps) + weight_decay w
-// r = |w| / |u|, or 1 where |w| or |u| is 0
+// r = |w| / |u|, or 1 where |w| is 0, or |u| is not above 1e-30
 // w = w - lr r u
 struct Lamb {
   double lr = 1e-3;

@@ -11,6 +11,10 @@
 
 namespace convoy::train {
 
+// Throws UsageError naming a layer whose module is made where it is computed (layer::Opaque::make),
+// if there is one.
+void check_trains_in_parts(const model::Blueprint& blueprint);
+
 // Gives the rules of a recipe that was checked, for inputs of these shapes. Parts that
 // partitioned.parts notes are taken if they fit; otherwise the balances "parameters" and "macs"
 // choose them, and with "time", which only a run can measure, layers are divided evenly. Throws

@@ -11,7 +11,7 @@ namespace convoy::train {
 class Schedule {
  public:
   // `training` says how long the whole is. `steps_per_epoch` (> 0) is needed where the recipe
-  // counts the one in epochs and the other in steps.
+  // counts the one in epochs and the other in steps, and by one_cycle in epochs.
   Schedule(const ScheduleRecipe& recipe, double lr, const TrainingRecipe& training,
            double steps_per_epoch);
 

@@ -153,6 +153,7 @@ PlannedPartition plan_of(const PartitionWords& words) {
   p.network = std::move(network.blueprint);
   p.speeds = words.speeds.empty() ? partition_speeds(p.recipe) : words.speeds;
   check_speeds(p.speeds, p.recipe.grid.partitions);
+  train::check_trains_in_parts(p.network);
   const auto rules = partition_rules(p.recipe, p.network, network.inputs);
   p.plan = plan_partition(p.network, network.inputs, rules);
   p.parts = balanced_layers(p.recipe, p.network, network.inputs);

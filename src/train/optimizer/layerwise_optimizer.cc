@@ -1,6 +1,7 @@
 // optim::Lars and optim::Lamb, which LibTorch doesn't have: each update of a parameter is scaled by
 // norms of all of it, of which ranks may have parts.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -24,10 +25,11 @@ struct Layer {
 
 // The three phases where rules on plain memory can't: on other devices, and in other types.
 
-double square_of(const torch::Tensor& tensor) {
-  const torch::Tensor norm =
-      at::linalg_vector_norm(tensor, 2, at::OptionalIntArrayRef(), false, at::kDouble);
-  return norm.square().item<double>();
+// The norms of the weights and the direction, which a device works out without being waited for.
+using Norms = std::array<torch::Tensor, 2>;
+
+torch::Tensor norm_of(const torch::Tensor& tensor) {
+  return at::linalg_vector_norm(tensor, 2, at::OptionalIntArrayRef(), false, at::kDouble);
 }
 
 torch::Tensor direction_of(const optim::Lamb& rule, const Layer& layer) {
@@ -37,16 +39,16 @@ torch::Tensor direction_of(const optim::Lamb& rule, const Layer& layer) {
          layer.tensor * rule.weight_decay;
 }
 
-optim::Squares accumulate(const optim::Rule& rule, Layer& layer) {
+Norms accumulate(const optim::Rule& rule, Layer& layer) {
   for (torch::Tensor& slot : layer.slots) {
     if (!slot.defined()) slot = torch::zeros_like(layer.tensor, {}, torch::MemoryFormat::Preserve);
   }
   const torch::Tensor& gradient = layer.tensor.grad();
   const auto* lamb = std::get_if<optim::Lamb>(&rule);
-  if (lamb == nullptr) return {square_of(layer.tensor), square_of(gradient)};
+  if (lamb == nullptr) return {norm_of(layer.tensor), norm_of(gradient)};
   layer.slots[0].mul_(lamb->beta1).add_(gradient, 1 - lamb->beta1);
   layer.slots[1].mul_(lamb->beta2).addcmul_(gradient, gradient, 1 - lamb->beta2);
-  return {square_of(layer.tensor), square_of(direction_of(*lamb, layer))};
+  return {norm_of(layer.tensor), norm_of(direction_of(*lamb, layer))};
 }
 
 void apply(const optim::Rule& rule, double ratio, Layer& layer) {
@@ -109,7 +111,7 @@ class LayerwiseOptimizer final : public GroupedOptimizer {
     }
     const std::vector<optim::Squares> squares = fused.accumulate();
     for (std::size_t i = 0; i < squares.size(); ++i) updates[i].squares = squares[i];
-    for (Update& update : others) update.squares = accumulate(*update.rule, *update.layer);
+    accumulate_others(others);
     add_up(updates, others);
     std::vector<double> ratios;
     for (const Update& update : updates) ratios.push_back(ratio_of(update));
@@ -151,6 +153,21 @@ class LayerwiseOptimizer final : public GroupedOptimizer {
     std::vector<torch::Tensor*> slots;
     for (torch::Tensor& slot : layer.slots) slots.push_back(&slot);
     return slots;
+  }
+  // One wait for the device, whatever the number of parameters.
+  static void accumulate_others(std::vector<Update>& others) {
+    if (others.empty()) return;
+    std::vector<torch::Tensor> norms;
+    for (Update& update : others) {
+      const Norms own = accumulate(*update.rule, *update.layer);
+      norms.insert(norms.end(), own.begin(), own.end());
+    }
+    const torch::Tensor squares = at::stack(norms).square().to(torch::kCPU);
+    const auto* next = squares.const_data_ptr<double>();
+    for (Update& update : others) {
+      update.squares = {next[0], next[1]};
+      next += 2;
+    }
   }
   static double ratio_of(const Update& update) {
     return update.layer->scaled ? optim::trust_ratio(*update.rule, update.squares) : 1;

@@ -16,11 +16,11 @@
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/planning.h"
 #include "convoy/train/task.h"
+#include "convoy/train/training_loss.h"
 #include "train/planning/links.h"
 #include "train/planning/network_time.h"
 #include "train/planning/processors.h"
 #include "train/strategies/hybrid/split.h"
-#include "train/strategies/training_loss.h"
 
 namespace convoy::train {
 namespace {

@@ -182,7 +182,8 @@ void describe(ParameterGroupRecipe& group, Fields& f) {
   f.field("max_dims", group.max_dims, "only those of at most so many dimensions; 0: any");
   f.field("lr_scale", group.lr_scale, "multiplies lr");
   f.field("weight_decay", group.weight_decay, "instead of the optimizer's; -1: the same");
-  f.field("trust_min_dims", group.trust_min_dims, "the same; 0: all have a trust ratio");
+  f.field("trust_min_dims", group.trust_min_dims,
+          "instead of the optimizer's; -1: the same; 0: all have a trust ratio");
 }
 
 void describe(PlacementRule& rule, Fields& f) {

@@ -57,8 +57,8 @@ class Cut {
       : blueprint_(blueprint), places_(places_of(blueprint, inputs, placement)) {
     if (!blueprint.auxiliary.empty()) {
       throw UsageError("the network '" + blueprint.name +
-                       "' has auxiliary classifiers, which hybrid doesn't train: leave them out "
-                       "(model.options.auxiliary = false), or take another strategy");
+                       "' has auxiliary classifiers, which hybrid doesn't train: take another "
+                       "strategy, or train it without them (model.options.auxiliary = false)");
     }
     choose();
     check_chain();

@@ -2,7 +2,9 @@
 
 #include <sstream>
 #include <utility>
+#include <variant>
 
+#include "convoy/base/error.h"
 #include "train/strategies/partitioned/options.h"
 
 namespace convoy::train {
@@ -91,6 +93,18 @@ model::PartitionRules partition_rules(const Recipe& recipe, const model::Bluepri
   DividedByHand divided = divided_by_hand(recipe, blueprint, inputs);
   const model::LayerParts parts = balanced_layers(recipe, divided.plan, blueprint);
   return with_parts(std::move(divided.rules), parts, divided.plan, blueprint);
+}
+
+void check_trains_in_parts(const model::Blueprint& blueprint) {
+  for (const model::StageSpec& stage : blueprint.stages) {
+    for (const model::Node& node : stage.nodes) {
+      const auto* opaque = std::get_if<model::layer::Opaque>(&node.kind);
+      if (opaque == nullptr || !opaque->make) continue;
+      throw UsageError("the network '" + blueprint.name + "' is not divided: its stage '" +
+                       stage.name + "' is one module, " + opaque->type +
+                       ", which trains whole: set strategy = \"sync\"");
+    }
+  }
 }
 
 }  // namespace convoy::train

@@ -43,18 +43,6 @@ bool takes(torch::nn::AnyModule module, const model::Shape& input, std::int64_t 
 
 }  // namespace
 
-void check_trains_in_parts(const model::Blueprint& blueprint) {
-  for (const model::StageSpec& stage : blueprint.stages) {
-    for (const model::Node& node : stage.nodes) {
-      const auto* opaque = std::get_if<model::layer::Opaque>(&node.kind);
-      if (opaque == nullptr || !opaque->make) continue;
-      throw UsageError("the network '" + blueprint.name + "' is not divided: its stage '" +
-                       stage.name + "' is one module, " + opaque->type +
-                       ", which trains whole: set strategy = \"sync\"");
-    }
-  }
-}
-
 void check_own_statistics(const model::Blueprint& blueprint, const model::PartitionPlan& plan) {
   if (plan.partitions == 1) return;
   for (const model::PartitionedNode& place : plan.nodes) {

@@ -10,10 +10,6 @@
 
 namespace convoy::train {
 
-// Throws UsageError naming a layer whose module is made where it is computed (layer::Opaque::make),
-// if there is one.
-void check_trains_in_parts(const model::Blueprint& blueprint);
-
 // What partitioned.check does: checks the layers of the user's that the plan divides
 // (model::check_parts). Throws UsageError, on every rank, where one states too small a region of
 // its input; the first rank's log says which state too large a one, with what that sends for

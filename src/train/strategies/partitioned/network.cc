@@ -76,8 +76,10 @@ PartitionedNetwork::PartitionedNetwork(model::Blueprint blueprint, model::Partit
       plan_(std::move(plan)),
       partition_(static_cast<std::size_t>(partition)),
       fetchers_(plan_.values.size(), 0) {
+  const auto auxiliary = model::auxiliary_layers(blueprint_);
   for (const PartitionedNode& place : plan_.nodes) {
     const model::Node& node = plan_.node_of(blueprint_, place);
+    auxiliary_.push_back(auxiliary[place.stage][place.node]);
     std::vector<model::Shape> shapes;
     for (const std::size_t input : place.inputs) shapes.push_back(plan_.values[input].shape);
     const PartitionedValue& output = plan_.values[place.output];
@@ -256,7 +258,9 @@ Tensor PartitionedNetwork::compute(PartitionedPass& pass, std::size_t node,
 
 void PartitionedNetwork::compute_all(PartitionedPass& pass, std::vector<Here>& values) const {
   for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
-    pass_on(pass, plan_.nodes[i].output, compute(pass, i, values), values);
+    // All ranks leave out the same.
+    if (is_training() || !auxiliary_[i])
+      pass_on(pass, plan_.nodes[i].output, compute(pass, i, values), values);
     for (const std::size_t value : last_read_[i]) values[value] = Here();
   }
 }
@@ -265,7 +269,9 @@ model::Tensors PartitionedNetwork::outputs(PartitionedPass& pass, const model::T
                                            std::vector<Here>& values, bool home) const {
   const int me = pass.links.rank();
   std::vector<Fetch*> started;  // null: an input, which is where its samples are
-  for (const std::size_t output : plan_.outputs) {
+  const std::size_t left_out = is_training() ? 0 : blueprint_.auxiliary.size();
+  for (std::size_t i = 0; i + left_out < plan_.outputs.size(); ++i) {
+    const std::size_t output = plan_.outputs[i];
     const PartitionedValue& value = plan_.values[output];
     if (value.input) {
       started.push_back(nullptr);

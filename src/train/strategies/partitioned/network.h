@@ -64,7 +64,8 @@ class PartitionedNetwork final : public torch::nn::Module {
   const std::vector<torch::Tensor>& idle() const { return idle_; }
   bool drops_units() const { return drops_units_; }
 
-  // `inputs` are those of this rank's samples, the outputs too. Collective.
+  // `inputs` are those of this rank's samples, the outputs too. In evaluation mode there are no
+  // auxiliary outputs, and what they alone need is not computed, as in a StagedNetwork. Collective.
   model::Tensors run(PartitionedPass& pass, const model::Tensors& inputs);
   // Runs it as run() does, but gives what this rank has of the outputs for all samples. REQUIRES:
   // no output is an input.
@@ -99,6 +100,7 @@ class PartitionedNetwork final : public torch::nn::Module {
   std::size_t partition_ = 0;
   std::vector<PartLayer> layers_;
   std::vector<bool> in_place_;                       // by layer
+  std::vector<bool> auxiliary_;                      // by layer, for auxiliary outputs alone
   std::vector<Slice> interiors_;                     // by layer; empty: all at once
   std::vector<std::size_t> fetchers_;                // by value, layers that read what others hold
   std::vector<std::vector<std::size_t>> last_read_;  // by layer, values that it reads as the last

@@ -5,10 +5,10 @@
 #include "convoy/base/random.h"
 #include "convoy/model/randomness.h"
 #include "convoy/parallel/clip.h"
+#include "convoy/train/training_loss.h"
 #include "parallel/tensors.h"
 #include "train/channels.h"
 #include "train/strategies/partitioned/strategy.h"
-#include "train/strategies/training_loss.h"
 #include "train/strategies/updates.h"
 
 namespace convoy::train {

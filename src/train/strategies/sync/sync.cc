@@ -11,13 +11,13 @@
 #include "convoy/parallel/grid.h"
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/registry.h"
+#include "convoy/train/training_loss.h"
 #include "train/setup.h"
 #include "train/strategies/local_buffers.h"
 #include "train/strategies/reducer_keys.h"
 #include "train/strategies/shares.h"
 #include "train/strategies/sync/noise_meter.h"
 #include "train/strategies/tally.h"
-#include "train/strategies/training_loss.h"
 #include "train/strategies/updates.h"
 
 namespace convoy::train {
