@@ -193,6 +193,8 @@ class FakeBatchJob final : public optim::Objective {
     progress_.state = optimizer.state();
     progress_.last = last;
     progress_.iteration = {portions() * static_cast<std::uint64_t>(last.evaluations), 0, 0, 0};
+    // Where no replica sent one there is no gradient, and nothing that is fetched.
+    if (last.ending == optim::BatchEnding::not_finite) return;
     for (const optim::VectorName& name :
          optim::vectors_of(optimizer.state(), batch_options(recipe_).method))
       kept_[name] = space_->get(name);
