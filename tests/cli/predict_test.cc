@@ -274,6 +274,17 @@ TEST_F(Predict, MistakesAreSaid) {
   }
 }
 
+// Of a mini-batch that no memory holds; a data set is answered by as many samples at once.
+TEST_F(Predict, AFewInputsNeedNoMemoryOfAMiniBatch) {
+  take_trained_run("run");
+  const std::vector<std::string> huge{"--set", "training.batch=1000000000"};
+  expect_refused(together({"--data"}, huge), "values of 1000000000 samples");
+  const auto picture = source_ + "/tests/data/fixtures/gray.png";
+  const std::vector<Json> rows = rows_of(together({picture}, huge));
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["classes"].size(), 5u);
+}
+
 // Without Task::answers: there is `convoy eval`, and that is said.
 TEST_F(Predict, ATaskThatAnswersNoSamples) {
   const char* binary = std::getenv("CONVOY_BINARY_DIR");

@@ -165,7 +165,9 @@ class FakeBatchService final : public BatchService {
     totals.fetched_bytes = 2000;
     return totals;
   }
-  void let_go() override {}
+  void let_go() override {
+    if (job_.before_let_go) job_.before_let_go();
+  }
   void end_job(const std::string& why) override { job_.end(why); }
   server::ClientTraffic traffic() const override { return {}; }
 

@@ -158,6 +158,7 @@ class FakeBatchJob final : public optim::Objective {
 
   std::function<void(std::uint64_t client, const server::PortionGroup& group)> before_add;
   std::function<void(std::uint64_t client, const optim::VectorName& name)> before_fetch;
+  std::function<void()> before_let_go;
   // What a portion's loss becomes.
   std::function<double(const server::EvaluationId& id, double loss)> loss_of;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/train/trained.h"
 #include "tests/train/sandblaster_fixture.h"
 
 namespace convoy::train {
@@ -137,6 +138,39 @@ TEST_F(SandblasterTest, AGroupThatARankIsRefusedIsSaid) {
   EXPECT_NE(outcome.error.find("another rank of this replica could not do its part"),
             std::string::npos)
       << outcome.error;
+}
+
+// What an evaluator has fetched for a checkpoint needs nobody else any more.
+TEST_F(SandblasterTest, WhatIsInHandIsSavedThoughTheCoordinatorIsGone) {
+  for (const std::string partitions : {"1", "2"}) {
+    SCOPED_TRACE(partitions);
+    const std::string folder = scratch_.path() + "/run-of-" + partitions;
+    // Nothing before the end asks for weights.
+    const Recipe r = recipe({"grid.partitions=" + partitions, "output.folder=\"" + folder + "\"",
+                             "evaluation.every_epochs=0", "checkpoint.every_epochs=0",
+                             "checkpoint.every_minutes=0"});
+    FakeBatchJob<double> job(r, 1);
+    job.before_let_go = [] { throw Failure("the coordinator is gone"); };
+    const Outcome outcome = run(job, r);
+    ASSERT_FALSE(outcome.evaluator.empty());
+    for (const std::string& error : outcome.evaluator)
+      EXPECT_NE(error.find("the coordinator is gone"), std::string::npos) << error;
+    const State state = saved(find_trained(registry_, folder, Which::newest, {}).path);
+    EXPECT_EQ(state.lists.at("batch").front(), "iteration 6");
+    EXPECT_TRUE(state.optimizer.contains("gradient/fc1.weight"));
+  }
+}
+
+// The first rank alone asks for it; the others don't wait for it in what comes next.
+TEST_F(SandblasterTest, WhatAnEvaluatorIsRefusedBehindACheckpointAllRanksSay) {
+  const Recipe r =
+      recipe({"grid.partitions=2", "evaluation.every_epochs=0", "checkpoint.every_steps=2"});
+  FakeBatchJob<double> job(r, 1);
+  job.before_let_go = [] { throw UsageError("the coordinator has another evaluator"); };
+  const Outcome outcome = run(job, r);
+  ASSERT_EQ(outcome.evaluator.size(), 2u);
+  for (const std::string& error : outcome.evaluator)
+    EXPECT_EQ(error, "rank 0: the coordinator has another evaluator");
 }
 
 // A step to where the loss is none is too long.
