@@ -207,6 +207,24 @@ TEST_F(PlanWorkplace, ExchangesLeaveOutALargerBatchThatFails) {
   EXPECT_THROW(time({{64, {.workers = 2}}}), TrialFailure) << "there is no smaller one";
 }
 
+// As what is refused before a training begins, for its memory.
+TEST_F(PlanWorkplace, ExchangesLeaveOutALargerBatchThatIsRefused) {
+  script({{"refused", {64}}});
+  PlanFolder folder = open(false);
+  const auto time = [&](const std::vector<Exchange>& exchanges) {
+    return told([&](std::FILE* out) {
+      measure_communication(planned, folder, exchanges, {8, 64}, 2, {}, out);
+    });
+  };
+  const std::string text = time({{8, {.workers = 2}}, {64, {.workers = 2}}});
+  EXPECT_TRUE(has(text, "timing updates of 64 samples on 2 workers failed: batches of 64 are ref"))
+      << text;
+  EXPECT_TRUE(has(text, "; updates of 2 workers are timed with the smaller batch alone\n")) << text;
+  ASSERT_EQ(folder.points().communication.size(), 4u) << "as many as of both together";
+  for (const auto& measured : folder.points().communication) EXPECT_EQ(measured.batch, 8);
+  EXPECT_THROW(time({{64, {.workers = 2}}}), UsageError) << "there is no smaller one";
+}
+
 // As that of batch normalization with one sample for each worker.
 TEST_F(PlanWorkplace, ExchangesTakeALargerBatchWhereOneIsRefused) {
   script({{"refused", {8}}});

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "cli/plan/rates.h"
+#include "cli/plan/sweep_times.h"
 #include "convoy/base/error.h"
 #include "tests/cli/fake_plan.h"
 
@@ -20,6 +21,27 @@ class PlanSweep : public FakePlan {
     sweep.machine->seconds_per_sample = 1e-3;
     sweep.machine->knee_samples = 8;
     return sweep;
+  }
+
+  // As sweep(), with two workers on one host.
+  Sweep of_two_workers(const std::vector<std::int64_t>& batches) const {
+    Sweep sweep = this->sweep();
+    sweep.batches = batches;
+    sweep.timed = {4, 16};
+    sweep.workers = {1, 2};
+    sweep.workplace.cores = {0, 1};
+    return sweep;
+  }
+  // What it measures where a sample takes 0.01 s, but for updates of two workers. Runs that took so
+  // long are made again last of all.
+  static void add_all_of_one_worker(PlanFolder& folder, const Sweep& sweep) {
+    folder.move_to(sweep.workplace.name());
+    for (const std::uint64_t seed : {1, 2}) {
+      for (const std::int64_t samples : {4, 16})
+        folder.add(plan::TimeSample{samples, 0.1 + 0.01 * static_cast<double>(samples)});
+      folder.add(plan::PointRun{8, 0.1, seed, 70, 1e6, false, {{5, 39}, {1, 70}}}, {});
+      folder.add(plan::PointRun{32, 0.1, seed, 33, 1e6, false, {{5, 19}, {1, 33}}}, {});
+    }
   }
 
   // What is said of it.
@@ -192,6 +214,40 @@ TEST_F(PlanSweep, ABudgetThatIsOverTakesNothingFromAPlanThatIsComplete) {
   sweep_over(folder, sweep());
   EXPECT_EQ(sweep_over(folder, sweep(in(0))), "");
   EXPECT_EQ(folder.points().runs.size(), 4u);
+}
+
+// In such a plan updates of workers that share a host were timed with one batch.
+TEST_F(PlanSweep, ABudgetThatIsOverTakesNothingFromAPlanOfBefore) {
+  Sweep sweep = of_two_workers({8, 32});
+  PlanFolder folder = open();
+  add_all_of_one_worker(folder, sweep);
+  folder.add(plan::CommunicationSample{2, 0.02, 8, 0.16, 2});
+  ASSERT_EQ(exchanges_of(sweep, folder.points(), 2).size(), 2u) << "another one is wanted by now";
+  sweep.limits = limits(100, in(0));
+  const std::string error = test::message_of<UsageError>([&] { sweep_over(folder, sweep); });
+  EXPECT_TRUE(has(error, "5 of the 6 times of updates")) << "one time is too few: " << error;
+  folder.add(plan::CommunicationSample{2, 0.02, 8, 0.16, 2});
+  EXPECT_EQ(sweep_over(folder, sweep), "");
+  EXPECT_TRUE(machine_of(sweep, folder.points()).communication) << "there is an answer";
+  EXPECT_EQ(log(), "");
+}
+
+// Memory holds the smaller one alone, say. What these times leave open is worth the most.
+TEST_F(PlanSweep, ABudgetLeavesOutTheBatchThatSeveralWorkersFailWith) {
+  script({{"crashing", {64}}, {"per_sample", 0.01}, {"delta", 1}});
+  Sweep sweep = of_two_workers({8, 32, 64});
+  PlanFolder folder = open();
+  add_all_of_one_worker(folder, sweep);
+  for (const double delta : {0.5, 2.0})
+    folder.add(plan::CommunicationSample{2, delta, 8, 0.14 + delta, 2});
+  ASSERT_EQ(exchanges_of(sweep, folder.points(), 2).back().batch, 64);
+  for (double seconds = 1; folder.points().communication.size() == 2; seconds *= 2) {
+    ASSERT_LT(seconds, kLongest_s);
+    sweep.limits = limits(100, in(seconds));
+    sweep_over(folder, sweep);
+  }
+  for (const auto& time : folder.points().communication) EXPECT_EQ(time.batch, 8);
+  EXPECT_TRUE(has(log(), "begin 64 - -n 2")) << "it was tried: " << log();
 }
 
 // Of a batch below all that were measured the law alone tells.
