@@ -161,10 +161,12 @@ TEST_F(SandblasterTest, WhatIsInHandIsSavedThoughTheCoordinatorIsGone) {
   }
 }
 
-// The first rank alone asks for it; the others don't wait for it in what comes next.
-TEST_F(SandblasterTest, WhatAnEvaluatorIsRefusedBehindACheckpointAllRanksSay) {
+// The first rank alone lets go, here behind an evaluation; the others don't wait for it in what
+// comes next.
+TEST_F(SandblasterTest, WhereAnEvaluatorMayNotLetGoAllItsRanksSayWhy) {
   const Recipe r =
-      recipe({"grid.partitions=2", "evaluation.every_epochs=0", "checkpoint.every_steps=2"});
+      recipe({"grid.partitions=2", "training.steps=100000", "sandblaster.gradient_norm=0",
+              "checkpoint.every_epochs=0", "checkpoint.every_minutes=0"});
   FakeBatchJob<double> job(r, 1);
   job.before_let_go = [] { throw UsageError("the coordinator has another evaluator"); };
   const Outcome outcome = run(job, r);
