@@ -156,8 +156,6 @@ TEST(PlanPlaces, WorkersThatShareAHostAreTimedWithTwoBatches) {
   EXPECT_EQ(batches(4).size(), 2u);
   EXPECT_EQ(sweep.workplace.place(2).host_workers(), 1);
   EXPECT_EQ(sweep.workplace.place(4).host_workers(), 2);
-  EXPECT_EQ(repetitions_of_two(2), 1);
-  EXPECT_EQ(repetitions_of_two(3), 2);
 }
 
 // Of trainings that are made up it is known how long they take.
@@ -177,7 +175,7 @@ TEST_F(PlanWorkplace, WhatWorkersLoseToEachOtherIsToldFromCommunication) {
     batches.insert(time.batch);
     EXPECT_EQ(time.host_workers, 2);
   }
-  EXPECT_EQ(batches, (std::multiset<std::int64_t>{8, 8, 256, 256}));
+  EXPECT_EQ(batches, (std::multiset<std::int64_t>{8, 8, 8, 256, 256, 256}));
   const plan::Machine machine = machine_of(one, points_of(one, folder.points())).machine.machine;
   ASSERT_EQ(machine.contention.size(), 1u);
   EXPECT_NEAR(machine.contention[0].part, 0.1, 1e-6);
@@ -186,6 +184,26 @@ TEST_F(PlanWorkplace, WhatWorkersLoseToEachOtherIsToldFromCommunication) {
     const double computing = 0.1 + 0.01 * static_cast<double>(batch) / 2;
     EXPECT_NEAR(plan::seconds_per_update(machine, batch, 2), 1.1 * computing + 0.02, 1e-5);
   }
+}
+
+// As many as are wanted have to be near to each other, which twice as many need not be.
+TEST(PlanPlaces, UpdatesThatSomethingElseDelaysAreTimedAgain) {
+  plan::PlanPoints points;
+  const auto disturbed = [&](double seconds, std::int64_t batch = 8) {
+    points.communication.push_back({2, 0.1, batch, seconds, 2});
+    return is_disturbed(points, {8, {.workers = 2}}, 3);
+  };
+  EXPECT_FALSE(disturbed(1)) << "there are to be two more at any rate";
+  EXPECT_FALSE(disturbed(1.05));
+  EXPECT_FALSE(disturbed(0.96));
+  points.communication.pop_back();
+  EXPECT_TRUE(disturbed(1.7));
+  EXPECT_TRUE(disturbed(1.01, 64)) << "of another batch";
+  EXPECT_FALSE(disturbed(1.02)) << "three are near to each other";
+  points.communication.pop_back();
+  EXPECT_TRUE(disturbed(1.4));
+  EXPECT_TRUE(disturbed(2.4));
+  EXPECT_FALSE(disturbed(3)) << "that is how it is here";
 }
 
 // With the smaller one there is an answer, as plans of before had it.

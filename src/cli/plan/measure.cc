@@ -1,12 +1,16 @@
 #include "cli/plan/measure.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "base/median.h"
 #include "cli/plan/trial.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
@@ -199,6 +203,22 @@ void measure_compute(const Planned& planned, PlanFolder& folder, std::vector<std
   }
 }
 
+bool is_disturbed(const plan::PlanPoints& points, const Exchange& exchange, int repetitions) {
+  constexpr double kNear = 0.1;
+  std::vector<double> times;
+  for (const plan::CommunicationSample& time : points.communication) {
+    if (time.workers == exchange.place.workers && time.batch == exchange.batch && time.update_s > 0)
+      times.push_back(time.update_s);
+  }
+  const auto all = static_cast<std::int64_t>(times.size());
+  if (all < repetitions || all >= 2 * repetitions) return false;
+  const double middle = median(times);
+  const auto near = std::count_if(times.begin(), times.end(), [middle](double time) {
+    return std::fabs(time - middle) <= kNear * middle;
+  });
+  return near < repetitions;
+}
+
 void measure_communication(const Planned& planned, PlanFolder& folder,
                            std::vector<Exchange> exchanges,
                            const std::vector<std::int64_t>& batches, int repetitions,
@@ -222,7 +242,13 @@ void measure_communication(const Planned& planned, PlanFolder& folder,
       const auto done = std::count_if(times.begin(), times.end(), [&](const auto& time) {
         return time.workers == exchange.place.workers && time.batch == exchange.batch;
       });
-      if (done >= repetition || !is_wanted(exchange, repetition)) continue;
+      const bool again = repetition > repetitions && !left_out(exchange) &&
+                         is_disturbed(folder.points(), exchange, repetitions);
+      if (done >= repetition || (!is_wanted(exchange, repetition) && !again)) continue;
+      if (again) {
+        std::fprintf(out, "times of %s on %d workers are far apart: measured again\n",
+                     samples_text(exchange.batch).c_str(), exchange.place.workers);
+      }
       // One that memory does not hold, say. With the smaller one there is an answer.
       const auto leave_out = [&](const std::exception& why) {
         std::fprintf(out, "%s; updates of %d workers are timed with the smaller batch alone\n",

@@ -63,6 +63,11 @@ struct Exchange {
   Place place;
 };
 
+// Whether fewer than `repetitions` of the times of these updates are within a tenth of their
+// median, as something else on the machine makes them, which workers wait for that wait for each
+// other. After twice as many they are taken for what they are.
+bool is_disturbed(const plan::PlanPoints& points, const Exchange& exchange, int repetitions);
+
 // Times updates of several workers likewise, in each of `exchanges` (ascending for each number of
 // workers); times with other batches don't count. Where there is no training with a batch between
 // so many, the next larger of `batches` (ascending) takes its place; UsageError where there is

@@ -106,8 +106,6 @@ std::vector<Exchange> exchanges_of(const Sweep& sweep, const plan::PlanPoints& p
   return exchanges;
 }
 
-int repetitions_of_two(int repetitions) { return (repetitions + 1) / 2; }
-
 void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
   const std::string before = folder.points().machine;
   const std::string here = sweep.workplace.name();
@@ -133,7 +131,7 @@ void SweepTimes::measure() {
     compute(times, end);
   }
   const int exchanged = fewest(exchanges().size(), kExchanges);
-  exchange(exchanged, exchanged, end);
+  exchange(exchanged, end);
   check_enough();
   repeat(half);
 }
@@ -151,20 +149,13 @@ std::vector<Exchange> SweepTimes::exchanges() const {
   return all;
 }
 
-void SweepTimes::exchange(int one, int two, const Deadline& deadline) {
-  std::vector<Exchange> alone, both;
-  for (const std::int64_t workers : workers_) {
-    std::vector<Exchange> of_workers = exchanges_of(sweep_, folder_.points(), workers);
-    std::vector<Exchange>& all = of_workers.size() == 1 ? alone : both;
-    for (Exchange& exchange : of_workers) all.push_back(std::move(exchange));
-  }
-  measure_communication(planned_, folder_, both, sweep_.batches, two, deadline, out_);
-  measure_communication(planned_, folder_, alone, sweep_.batches, one, deadline, out_);
+void SweepTimes::exchange(int times, const Deadline& deadline) {
+  measure_communication(planned_, folder_, exchanges(), sweep_.batches, times, deadline, out_);
 }
 
 void SweepTimes::repeat(const Deadline& deadline) {
   compute(sweep_.repetitions, deadline);
-  exchange(sweep_.repetitions, repetitions_of_two(sweep_.repetitions), deadline);
+  exchange(sweep_.repetitions, deadline);
 }
 
 void SweepTimes::check_enough() const {

@@ -21,10 +21,6 @@ std::vector<std::int64_t> measurable_workers(const Sweep& sweep);
 std::vector<Exchange> exchanges_of(const Sweep& sweep, const plan::PlanPoints& points,
                                    std::int64_t workers);
 
-// How often each of two is timed where one alone would be `repetitions` times, so that all take
-// about as long.
-int repetitions_of_two(int repetitions);
-
 // Times of another machine are measured again. Those of this one may have a name of before.
 void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out);
 
@@ -56,8 +52,7 @@ class SweepTimes {
 
   void compute(int times, const Deadline& deadline);
   std::vector<Exchange> exchanges() const;
-  // Each so many times: where one batch is timed, and where two are.
-  void exchange(int one, int two, const Deadline& deadline);
+  void exchange(int times, const Deadline& deadline);
   void repeat(const Deadline& deadline);
   void check_enough() const;
 
