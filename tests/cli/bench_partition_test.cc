@@ -180,7 +180,9 @@ TEST(BenchPartition, GoesOnWhereMemoryIsNotEnough) {
     EXPECT_EQ(rows[i].at("partitions"), i + 1);
     const std::string error = rows[i].at("error");
     EXPECT_TRUE(error.starts_with("rank ")) << error;
-    EXPECT_NE(error.find(" for the parameters of "), std::string::npos) << error;
+    EXPECT_NE(error.find(" for SpeechDnn in " + std::to_string(i + 1) + " partition"),
+              std::string::npos)
+        << error;
   }
 }
 

@@ -47,7 +47,7 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   };
   {
     Job job(whole());
-    // What is timed comes before it, in six trainings: it may take as long as two waits.
+    // What is timed comes before it, in eight trainings: it may take as long as two waits.
     bool seen = false;
     for (int times = 0; times < 2 && !seen; ++times) seen = job.wait_for("seed 1: ", 1);
     ASSERT_TRUE(seen);
@@ -56,7 +56,8 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   }
   const plan::PlanPoints before = points();
   EXPECT_GE(before.times.size(), 4u);
-  EXPECT_EQ(before.communication.size(), 2u);
+  EXPECT_GE(before.communication.size(), 4u)
+      << "with two batches twice, and more where they differ";
   EXPECT_GE(before.runs.size(), 1u);
   EXPECT_TRUE(has(complaint(whole()), "add --resume to go on with them"));
   EXPECT_TRUE(has(complaint(whole({"--resume", "--set", "optimizer.momentum=0.5"})),
@@ -66,7 +67,7 @@ TEST_F(PlanBatch, GoesOnAfterAKillAndAnswers) {
   ASSERT_EQ(result.exit_status, 0) << result.out << result.err;
   const plan::PlanPoints after = points();
   EXPECT_EQ(after.times.size(), before.times.size());
-  EXPECT_EQ(after.communication.size(), 2u);
+  EXPECT_EQ(after.communication.size(), before.communication.size());
   ASSERT_EQ(after.runs.size(), 4u);
   for (std::size_t i = 0; i < before.runs.size(); ++i) EXPECT_EQ(after.runs[i], before.runs[i]);
   for (const std::int64_t batch : {20, 80}) {
