@@ -158,6 +158,74 @@ TEST(PlanPlaces, WorkersThatShareAHostAreTimedWithTwoBatches) {
   EXPECT_EQ(sweep.workplace.place(4).host_workers(), 2);
 }
 
+// Times of before don't say on how many hosts their workers were. Their machine's name does.
+TEST(PlanPlaces, TimesOfBeforeLieOnTheHostsOfTheirMachine) {
+  Sweep sweep;
+  sweep.batches = {64, 128, 512};
+  plan::PlanPoints points;
+  points.machine = "hosts a:1,b:2,c:1";
+  points.communication = {{2, 1, 128, 2}, {4, 1, 128, 2}, {9, 1, 128, 2}, {4, 1, 128, 2, 3}};
+  const auto host_workers = [&] {
+    std::vector<std::int64_t> all;
+    for (const auto& time : points_of(sweep, points).communication)
+      all.push_back(time.host_workers);
+    return all;
+  };
+  EXPECT_EQ(host_workers(), (std::vector<std::int64_t>{1, 2, 0, 3}));
+  for (const char* other : {"AMD EPYC 7B13, 4 cores", "hosts ", "hosts a:x", ""}) {
+    points.machine = other;
+    EXPECT_EQ(host_workers(), (std::vector<std::int64_t>{0, 0, 0, 3})) << other;
+  }
+  // One worker on each host: the batch of the last time counts alone.
+  points.machine = "hosts a:1,b:1";
+  points.communication = {{2, 1, 64, 2}, {2, 1, 512, 2}};
+  EXPECT_EQ(batches_of_exchanges(points, sweep.batches).at(2), std::vector<std::int64_t>{512});
+}
+
+// Who has a host alone loses nothing to others, whatever those lose who share one.
+TEST(PlanPlaces, TimesOfBeforeOnHostsOfTheirOwnTellNoContention) {
+  Sweep sweep;
+  sweep.batches = {64, 128, 512};
+  plan::PlanPoints points;
+  const auto alone = [](double samples) { return 1e-3 * std::max(samples, 8.0); };
+  for (const double factor : {0.99, 1.0, 1.01}) {
+    for (const std::int64_t samples : {1, 4, 16, 64, 128})
+      points.times.push_back({samples, alone(static_cast<double>(samples)) * factor});
+    for (const std::int64_t batch : {64, 512}) {
+      const double update = 1.1 * alone(static_cast<double>(batch) / 4) + 0.003;
+      points.communication.push_back({4, 1e-3, batch, update * (2 - factor), 2});
+    }
+    points.communication.push_back({2, 1e-3, 128, (alone(64) + 0.003) * (2 - factor)});
+  }
+  points.machine = "hosts a:1,b:3";
+  const plan::Machine machine = machine_of(sweep, points).machine.machine;
+  ASSERT_EQ(machine.contention.size(), 2u);
+  EXPECT_EQ(machine.contention[0].workers, 2);
+  EXPECT_EQ(machine.contention[0].part, 0);
+  EXPECT_NEAR(machine.contention[1].part, 0.1, 1e-3);
+}
+
+// Of whole updates alone it is told what workers lose to each other.
+TEST_F(PlanWorkplace, TimesOfBeforeWithoutUpdatesAreMeasuredAnew) {
+  Sweep one = sweep();
+  one.workplace.hosts = parse_hosts("a,b");
+  one.workers = {1, 2};
+  one.repetitions = 2;
+  one.seeds = 1;
+  PlanFolder folder = open(false);
+  folder.move_to(one.workplace.name());
+  for (int i = 0; i < 2; ++i) folder.add(plan::CommunicationSample{2, 5, 64});
+  const auto said = [&] {
+    return told([&](std::FILE* out) { measure(planned, one, folder, out); });
+  };
+  const std::string text = said();
+  EXPECT_TRUE(has(text, "do not say how long whole updates took")) << text;
+  EXPECT_EQ(folder.points().communication.size(), 4u);
+  const auto counted = points_of(one, folder.points()).communication;
+  ASSERT_EQ(counted.size(), 2u);
+  for (const auto& time : counted) EXPECT_GT(time.update_s, 0);
+}
+
 // Of trainings that are made up it is known how long they take.
 TEST_F(PlanWorkplace, WhatWorkersLoseToEachOtherIsToldFromCommunication) {
   script({{"per_sample", 0.01}, {"contention", 0.1}, {"delta", 0.02}});

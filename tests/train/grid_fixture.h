@@ -4,6 +4,9 @@
 #include <mpi.h>
 
 #include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "convoy/comm/mpi.h"
 #include "tests/train/steep_task.h"
@@ -17,6 +20,15 @@ struct GridOf {
   int ranks() const { return replicas * partitions; }
   std::string name() const { return std::to_string(replicas) + "x" + std::to_string(partitions); }
 };
+
+// Rules that go by norms of whole parameters, at rates at which a wrong one shows. Biases have no
+// such norm, hence no such rate.
+inline std::vector<std::vector<std::string>> layerwise_rules() {
+  return {{"optimizer.name=lars", "optimizer.lr=20", "optimizer.weight_decay=0.01",
+           "optimizer.groups=[{max_dims=1, lr_scale=0.005}]"},
+          {"optimizer.name=lamb", "optimizer.momentum=0", "optimizer.lr=0.02",
+           "optimizer.weight_decay=0.01"}};
+}
 
 class GridTest : public TrainerTest {
  protected:
@@ -109,16 +121,30 @@ class GridTest : public TrainerTest {
     EXPECT_EQ(expected.evaluation->at("top1"), got.evaluation->at("top1")) << what;
     EXPECT_NEAR(expected.evaluation->at("loss"), got.evaluation->at("loss"), tolerance) << what;
   }
-};
 
-// Rules that go by norms of whole parameters, at rates at which a wrong one shows. Biases have no
-// such norm, hence no such rate.
-inline std::vector<std::vector<std::string>> layerwise_rules() {
-  return {{"optimizer.name=lars", "optimizer.lr=20", "optimizer.weight_decay=0.01",
-           "optimizer.groups=[{max_dims=1, lr_scale=0.005}]"},
-          {"optimizer.name=lamb", "optimizer.momentum=0", "optimizer.lr=0.02",
-           "optimizer.weight_decay=0.01"}};
-}
+  // What a rule that goes by norms of whole parameters has gathered on a grid, of parts of them, is
+  // what one rank goes on from, and the other way round. `whole` makes the recipe of a run without
+  // a grid, `divided` of one on it.
+  void expect_layerwise_rules_go_on(
+      const std::function<Recipe(const std::string& name, const Overrides& how)>& whole,
+      const std::function<Recipe(const std::string& name, const GridOf& grid,
+                                 const Overrides& how)>& divided) {
+    constexpr int kUpdates = 3;  // before it is stopped
+    int number = 0;
+    for (const Overrides& how : layerwise_rules()) {
+      const std::string tag = std::to_string(number++);
+      const RunResult serial = train_on(1, whole("serial" + tag, how));
+      for (const GridOf& grid : grids()) {
+        const std::string name = grid.name() + "-" + tag;
+        train_on(grid.ranks(), divided(name, grid, how), kUpdates);
+        expect_equal(serial, train_on(1, whole(name, how), 0, "latest"), name);
+        train_on(ranks(), whole("back" + name, how), kUpdates);
+        const Recipe back = divided("back" + name, grid, how);
+        expect_equal(serial, train_on(grid.ranks(), back, 0, "latest"), "back" + name);
+      }
+    }
+  }
+};
 
 inline std::vector<std::string> operator+(std::vector<std::string> a,
                                           const std::vector<std::string>& b) {

@@ -71,21 +71,12 @@ TEST_F(HybridResumeTest, WhatOneGridWroteAnotherGoesOnFrom) {
   }
 }
 
-// What a rule that goes by norms of whole parameters has gathered of parts of them.
 TEST_F(HybridResumeTest, LayerwiseRulesGoOnOnOtherGrids) {
-  int number = 0;
-  for (const Overrides& how : layerwise_rules()) {
-    const std::string tag = std::to_string(number++);
-    const RunResult serial = train_on(1, net("serial" + tag, how));
-    for (const GridOf& grid : grids()) {
-      const std::string name = grid.name() + "-" + tag;
-      train_on(grid.ranks(), hybrid(name, grid, how), kStop);
-      expect_equal(serial, train_on(1, net(name, how), 0, "latest"), name);
-      train_on(ranks(), net("back" + name, how), kStop);
-      const Recipe back = hybrid("back" + name, grid, how);
-      expect_equal(serial, train_on(grid.ranks(), back, 0, "latest"), "back" + name);
-    }
-  }
+  expect_layerwise_rules_go_on(
+      [this](const std::string& name, const Overrides& how) { return net(name, how); },
+      [this](const std::string& name, const GridOf& grid, const Overrides& how) {
+        return hybrid(name, grid, how);
+      });
 }
 
 TEST_F(HybridResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {

@@ -74,21 +74,12 @@ TEST_F(PartitionedResumeTest, WhatOneGridWroteAnotherGoesOnFrom) {
   }
 }
 
-// What a rule that goes by norms of whole parameters has gathered of parts of them.
 TEST_F(PartitionedResumeTest, LayerwiseRulesGoOnOnOtherGrids) {
-  int number = 0;
-  for (const Overrides& how : layerwise_rules()) {
-    const std::string tag = std::to_string(number++);
-    const RunResult serial = train_on(1, net("serial" + tag, how));
-    for (const GridOf& grid : grids()) {
-      const std::string name = grid.name() + "-" + tag;
-      train_on(grid.ranks(), partitioned(name, grid, how), 3);
-      expect_equal(serial, train_on(1, net(name, how), 0, "latest"), name);
-      train_on(ranks(), net("back" + name, how), 3);
-      const Recipe back = partitioned("back" + name, grid, how);
-      expect_equal(serial, train_on(grid.ranks(), back, 0, "latest"), "back" + name);
-    }
-  }
+  expect_layerwise_rules_go_on(
+      [this](const std::string& name, const Overrides& how) { return net(name, how); },
+      [this](const std::string& name, const GridOf& grid, const Overrides& how) {
+        return partitioned(name, grid, how);
+      });
 }
 
 // Running statistics of replicas are their own, of partitions they are one replica's; some may have

@@ -240,7 +240,8 @@ void measure_communication(const Planned& planned, PlanFolder& folder,
     for (Exchange& exchange : exchanges) {
       const auto& times = folder.points().communication;
       const auto done = std::count_if(times.begin(), times.end(), [&](const auto& time) {
-        return time.workers == exchange.place.workers && time.batch == exchange.batch;
+        return time.workers == exchange.place.workers && time.batch == exchange.batch &&
+               time.update_s > 0;
       });
       const bool again = repetition > repetitions && !left_out(exchange) &&
                          is_disturbed(folder.points(), exchange, repetitions);

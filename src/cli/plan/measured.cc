@@ -41,6 +41,19 @@ void take_draws(const plan::PlanPoints& points, Measured& measured) {
   if (again == measured.machine) measured.compute_draws = fitted.machine.compute_draws;
 }
 
+// Where the machine's communication was fitted to times of before, which whole updates are not
+// among: empty where it wasn't.
+std::string warning_of_times(const plan::PlanPoints& points, const plan::Machine& machine,
+                             const std::string& folder) {
+  const auto& times = points.communication;
+  const bool known = times.empty() || std::any_of(times.begin(), times.end(), is_of_whole_update);
+  if (known || machine.source != "measured") return "";
+  return "times of communication in " + folder +
+         " are of an earlier version, which did not keep how long whole updates took: predictions "
+         "for several workers take communication for exact, and what workers on one host lose to "
+         "each other for nothing; `convoy plan batch --resume` times it anew";
+}
+
 }  // namespace
 
 void add_measured_options(CLI::App& command, MeasuredWords& words) {
@@ -82,6 +95,8 @@ Measured open_measured(const MeasuredWords& words) {
   Measured measured{std::move(planned), updates, std::move(machine)};
   if (words.machine.empty()) {
     take_draws(points, measured);
+    const std::string warning = warning_of_times(points, measured.machine, words.folder);
+    if (!warning.empty()) measured.warnings.push_back(warning);
     return measured;
   }
   const std::string warning =

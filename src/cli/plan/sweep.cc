@@ -94,7 +94,7 @@ class Budgeted {
     const auto count = [&](const Exchange& exchange) {
       const auto& times = folder_.points().communication;
       return std::count_if(times.begin(), times.end(), [&](const auto& time) {
-        return time.workers == workers && time.batch == exchange.batch;
+        return time.workers == workers && time.batch == exchange.batch && is_of_whole_update(time);
       });
     };
     const auto timed = [&](const Exchange& exchange) { return count(exchange) > 0; };

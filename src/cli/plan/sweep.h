@@ -47,14 +47,22 @@ std::vector<std::int64_t> ends_of_exchange(const std::vector<std::int64_t>& batc
 std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double share,
                             std::int64_t workers);
 
+// Gives the points with what the machine's name says of times that don't say how many of their
+// workers were on one host, as those of before: where it names hosts, workers lay on the first ones.
+plan::PlanPoints with_host_workers(plan::PlanPoints points);
+
+// Whether a time of several workers says how long the whole update took. Those of before don't: what
+// workers lose to each other isn't told by them, and they are measured anew.
+inline bool is_of_whole_update(const plan::CommunicationSample& time) { return time.update_s > 0; }
+
 // Gives, for each number of workers whose updates were timed with some of `batches` (or a sample
 // for each worker, where that is more), these, ascending. With one worker on each host it is the
 // batch of the last such time alone: with others a different part of communication is hidden.
 std::map<std::int64_t, std::vector<std::int64_t>> batches_of_exchanges(
     const plan::PlanPoints& points, const std::vector<std::int64_t>& batches);
 
-// The points that count for this sweep: times of several workers with other batches, or batches
-// that are not known, do not.
+// The points that count for this sweep: times of several workers with other batches, or of which
+// batch or update are not known, do not.
 plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points);
 
 // The runs of a seed, in an order in which each further one says something new: the largest and the

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "cli/plan/rates.h"
 #include "cli/plan/sweep.h"
@@ -61,10 +63,31 @@ std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double sha
   return std::max(*nearest, workers);
 }
 
+plan::PlanPoints with_host_workers(plan::PlanPoints points) {
+  constexpr std::string_view kHosts = "hosts ";  // Workplace::name
+  if (!points.machine.starts_with(kHosts)) return points;
+  std::vector<HostSlots> hosts;
+  try {
+    hosts = parse_hosts(points.machine.substr(kHosts.size()));
+  } catch (const UsageError&) {
+    return points;  // it is no name of ours
+  }
+  const std::int64_t most = total_slots(hosts);
+  for (plan::CommunicationSample& time : points.communication) {
+    if (time.host_workers > 0 || time.workers > most) continue;
+    const auto workers = static_cast<int>(time.workers);
+    const Place place{.workers = workers, .hosts = first_slots(hosts, workers)};
+    time.host_workers = place.host_workers();
+  }
+  return points;
+}
+
 std::map<std::int64_t, std::vector<std::int64_t>> batches_of_exchanges(
     const plan::PlanPoints& points, const std::vector<std::int64_t>& batches) {
   std::map<std::int64_t, std::vector<std::int64_t>> known;
-  for (const plan::CommunicationSample& time : points.communication) {
+  const plan::PlanPoints all = with_host_workers(points);
+  for (const plan::CommunicationSample& time : all.communication) {
+    if (!is_of_whole_update(time)) continue;
     const bool trained = std::find(batches.begin(), batches.end(), time.batch) != batches.end();
     if (!trained && !(time.batch == time.workers && batches.back() < time.workers)) continue;
     std::vector<std::int64_t>& own = known[time.workers];
@@ -76,8 +99,10 @@ std::map<std::int64_t, std::vector<std::int64_t>> batches_of_exchanges(
 }
 
 plan::PlanPoints points_of(const Sweep& sweep, plan::PlanPoints points) {
+  points = with_host_workers(std::move(points));
   const auto known = batches_of_exchanges(points, sweep.batches);
   std::erase_if(points.communication, [&known](const plan::CommunicationSample& time) {
+    if (!is_of_whole_update(time)) return true;
     const auto found = known.find(time.workers);
     if (found == known.end()) return true;
     const std::vector<std::int64_t>& own = found->second;

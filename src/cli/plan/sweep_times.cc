@@ -121,6 +121,7 @@ void choose_machine(const Sweep& sweep, PlanFolder& folder, std::FILE* out) {
 }
 
 void SweepTimes::measure() {
+  say_what_is_timed_anew();
   const Deadline& end = sweep_.limits.deadline;
   if (!end) return repeat(end);
   const auto now = Clock::now();
@@ -134,6 +135,19 @@ void SweepTimes::measure() {
   exchange(exchanged, end);
   check_enough();
   repeat(half);
+}
+
+void SweepTimes::say_what_is_timed_anew() const {
+  const auto& times = folder_.points().communication;
+  const bool lacking = std::any_of(times.begin(), times.end(), [this](const auto& time) {
+    const bool wanted = std::find(workers_.begin(), workers_.end(), time.workers) != workers_.end();
+    return wanted && !is_of_whole_update(time);
+  });
+  if (!lacking) return;
+  std::fprintf(out_,
+               "times of communication in the folder do not say how long whole updates took, as "
+               "those of earlier versions: they do not count, and are measured anew\n");
+  std::fflush(out_);
 }
 
 void SweepTimes::compute(int times, const Deadline& deadline) {

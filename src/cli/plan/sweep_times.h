@@ -50,6 +50,7 @@ class SweepTimes {
     return sizes == 0 ? 0 : static_cast<int>((needed + sizes - 1) / sizes);
   }
 
+  void say_what_is_timed_anew() const;
   void compute(int times, const Deadline& deadline);
   std::vector<Exchange> exchanges() const;
   void exchange(int times, const Deadline& deadline);

@@ -112,7 +112,10 @@ int run_coordinator(CoordinatorArguments arguments) {
   coordinator::CoordinatorSettings& settings = arguments.settings;
   settings.log = Log("coordinator");
   settings.tls = files_of(arguments.tls);
-  if (settings.tls) server::transport::check_shown(*settings.tls);
+  if (settings.tls) {
+    const std::string other = server::transport::check_shown(*settings.tls);
+    if (!other.empty()) settings.log.warning(other);
+  }
   // It has said why.
   settings.fatal = [](const std::string&) { std::_Exit(kExitFailure); };
   const train::ServerJob job = read_job(arguments);

@@ -29,11 +29,13 @@ int run_serve(ServeArguments arguments) {
   StopSignals signals;  // before there are threads
   server::host::keep_freed_memory();
   server::host::ServerSettings& settings = arguments.settings;
+  settings.log = Log("server " + std::to_string(settings.number));
   if (const auto tls = tls_of(arguments.tls)) {
     settings.tls = server::transport::TlsFiles{tls->authority, tls->certificate, tls->key};
-    server::transport::check_shown(*settings.tls);  // rather than that others say it alone
+    // Rather than that others say it alone.
+    const std::string other = server::transport::check_shown(*settings.tls);
+    if (!other.empty()) settings.log.warning(other);
   }
-  settings.log = Log("server " + std::to_string(settings.number));
   // It has said why; what it would do on its way out could do harm.
   settings.fatal = [](const std::string&) { std::_Exit(kExitFailure); };
   settings.give_up = [&] { return signals.came(); };

@@ -7,7 +7,8 @@
 
 namespace convoy::server::transport {
 
-// PEM files. Both sides show a certificate signed by the authority and take no other.
+// PEM files. A side takes certificates that the authority has signed, and no other; its own one has
+// to be of the authority that the others have, which is the same unless somebody wants it otherwise.
 struct TlsFiles {
   std::filesystem::path authority;  // the job's own CA
   std::filesystem::path
@@ -31,7 +32,8 @@ std::optional<std::string> problem_of(const std::string& chain, const std::strin
                                       Purpose purpose);
 
 // Throws UsageError, naming the file and the date, for a certificate that no peer of a listener
-// would take: it has expired, say, or is of another authority. What read_tls throws as well.
-void check_shown(const TlsFiles& files);
+// would take: it has expired, say. What read_tls throws as well. One of another authority than that
+// of `files` is taken by those who trust that one: returns a line about it. Empty: nothing to say.
+std::string check_shown(const TlsFiles& files);
 
 }  // namespace convoy::server::transport

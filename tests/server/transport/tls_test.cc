@@ -12,6 +12,8 @@
 #include "convoy/base/error.h"
 #include "server/transport/certificates.h"
 #include "server/transport/grpc_settings.h"
+#include "server/transport/tls.h"
+#include "tests/base/scratch.h"
 #include "tests/server/transport/net_fixture.h"
 
 namespace convoy::server::transport::test {
@@ -135,6 +137,39 @@ TEST_F(Tls, ServersThatAreNotTrustedAreNamed) {
                     files("n", authority_, issued(authority_, Validity::days(1), "other.host")))),
                 good("client")),
            "the server shows a certificate that is not for host '127.0.0.1'");
+}
+
+// A server may show what others than it trusts have signed, if its clients trust these.
+TEST_F(Tls, AServerMayShowACertificateOfAnotherAuthority) {
+  const auto other = make_authority("another CA", Validity::days(1));
+  const TlsFiles server = files("server", authority_, issued(other, Validity::days(1)));
+  const std::string said = check_shown(server);
+  EXPECT_NE(said.find("shows a certificate of another CA (CN = another CA), in "), said.npos)
+      << said;
+  EXPECT_NE(said.find(", than that of " + server.authority.string()), said.npos) << said;
+  EXPECT_EQ(check_shown(good("good")), "");
+  const Listener listener(secure(server));
+  const TlsFiles client = files("client", other, issued(authority_, Validity::days(1)));
+  Channel channel(channel_settings(), grpc_connector(listener.address(), client));
+  const Answer answer = echo(channel);
+  EXPECT_EQ(answer.status, Status::done) << answer.problem;
+}
+
+TEST_F(Tls, AServerMayNotShowWhatNobodyTakes) {
+  const auto other = make_authority("another CA", Validity::days(1));
+  const auto now = std::chrono::system_clock::now();
+  for (const CertificateAndKey& authority : {authority_, other}) {
+    const auto said = [&](const Validity& validity) {
+      const TlsFiles shown = files("shown", authority_, issued(authority, validity));
+      return convoy::test::message_of<UsageError>([&] { check_shown(shown); });
+    };
+    EXPECT_EQ(said(past()).find("this process shows a certificate that expired on "), 0u)
+        << said(past());
+    const Validity later{now + 24h, now + 48h};
+    EXPECT_EQ(said(later).find("this process shows a certificate that is not valid before "), 0u)
+        << said(later);
+    EXPECT_EQ(said(Validity::days(1)), "");
+  }
 }
 
 TEST_F(Tls, FilesThatDoNotFitAreNamed) {

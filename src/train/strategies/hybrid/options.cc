@@ -1,5 +1,6 @@
 #include "train/strategies/hybrid/options.h"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -30,6 +31,27 @@ std::vector<Option> hybrid_keys() {
 namespace {
 
 constexpr std::int64_t kMostPasses = 1024;
+
+bool decays(const OptimizerRecipe& optimizer) {
+  return optimizer.weight_decay > 0 ||
+         std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
+                     [](const ParameterGroupRecipe& group) { return group.weight_decay > 0; });
+}
+
+// An update has to take rate x decay of a weight, as that of these rules does: others multiply the
+// decay by a trust ratio, or divide it by what gradients were, which both go by the weights. No
+// decay does then what several did in as many updates.
+void check_rule_of_decay(const OptimizerRecipe& optimizer, std::vector<std::string>& problems) {
+  const std::string& name = optimizer.name;
+  if (name != "lars" && name != "lamb" && name != "adam" && name != "adagrad") return;
+  if (!decays(optimizer)) return;
+  const bool ratio = name == "lars" || name == "lamb";
+  problems.push_back("hybrid.rates is sqrt, which fits optimizer.weight_decay to the rate, and '" +
+                     name + "' " +
+                     (ratio ? "multiplies it by a trust ratio" : "divides it as it does gradients") +
+                     ", so that no decay fits: choose own or linear, an optimizer that decays "
+                     "weights by the rate alone (sgd, sgd_velocity, adamw), or no weight_decay");
+}
 
 // That an update of the recipe's own leaves something of a weight: of 1 - rate x decay below 0
 // there is no root.
@@ -89,7 +111,10 @@ void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
         "hybrid.rates is sqrt, which changes the weight decay; with the optimizer '" +
         recipe.optimizer.name + "' of a plugin it can be own or linear");
   }
-  if (rates == "sqrt") check_decay(recipe.optimizer, problems);
+  if (rates == "sqrt") {
+    check_rule_of_decay(recipe.optimizer, problems);
+    check_decay(recipe.optimizer, problems);
+  }
   if (options.integer("base_batch") < 1) {
     problems.push_back("hybrid.base_batch is " + std::to_string(options.integer("base_batch")) +
                        "; it has to be at least 1");
