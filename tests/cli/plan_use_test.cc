@@ -87,6 +87,29 @@ TEST_F(PlanUse, NoAnswerCountsOnCommunicationThatWasNotTimed) {
                   "--workers 2: nothing is known of communication between workers"));
 }
 
+// A plan of before can be read, but for what its times say of communication.
+TEST_F(PlanUse, TimesOfBeforeWithoutUpdatesAreSaid) {
+  measure();
+  plan::Machine before = machine_of(0.02);
+  before.source = "measured";
+  test::spill(plan_ + "/machine.toml", plan::to_toml(before));
+  MeasuredWords words;
+  words.recipe.path = recipe_;
+  words.folder = plan_;
+  EXPECT_TRUE(open_measured(words).warnings.empty());
+  PlanFolder(plan_, planned(), true).add(plan::CommunicationSample{2, 1e-3, 64});
+  const Measured measured = open_measured(words);
+  EXPECT_EQ(measured.machine.communication, before.communication);
+  ASSERT_EQ(measured.warnings.size(), 1u);
+  EXPECT_TRUE(has(measured.warnings[0], "times of communication in " + plan_ +
+                                            " are of an earlier version, which did not keep how "
+                                            "long whole updates took"))
+      << measured.warnings[0];
+  EXPECT_TRUE(has(measured.warnings[0], "`convoy plan batch --resume` times it anew"));
+  PlanFolder(plan_, planned(), true).add(plan::CommunicationSample{2, 1e-3, 64, 0.1});
+  EXPECT_TRUE(open_measured(words).warnings.empty());
+}
+
 TEST_F(PlanUse, TrainPrintsTheRecipeThatItsPlanMakes) {
   const std::string file = scratch_.path("plan.toml");
   PlanFile plan{"bars", "loss", 0.1, {{1, 16, 0.01, 1}, {4, 64, 0.03, 1}}};

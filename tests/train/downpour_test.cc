@@ -2,13 +2,19 @@
 #include "convoy/train/downpour.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "convoy/base/files.h"
+#include "convoy/train/compute.h"
 #include "convoy/train/export.h"
 #include "convoy/train/safetensors.h"
 #include "convoy/train/trained.h"
 #include "tests/train/downpour_fixture.h"
+#include "tests/train/maps_no_more.h"
+#include "train/setup.h"
+#include "train/strategies/downpour/evaluator.h"
+#include "train/strategies/downpour/replica.h"
 
 namespace convoy::train {
 namespace {
@@ -212,6 +218,39 @@ TEST_F(DownpourTest, OfDividedReplicasIsUsedByOneProcess) {
     if (view.shape.size() == 2 && view.name.find("fc1") != std::string::npos)
       EXPECT_EQ(view.shape[0], 16);
   }
+}
+
+// It has no gradients, and no activations of a mini-batch that others train on.
+TEST_F(DownpourTest, AnEvaluatorNeedsNoMemoryToTrain) {
+  const Recipe r = recipe({"grid.partitions=2", "training.batch=200000", "evaluation.batch=10",
+                           "model.options.hidden=[2000]"});
+  std::string of_evaluator = "nothing", of_replica;  // on the first rank
+  comm::World::run_threads(2, [&](comm::World& world) {
+    const Compute compute(r);
+    const auto task = registry_.make_task(r);
+    const testing_data::Stripes data(60);
+    task->look(data, nullptr);
+    const RecipeNetwork source(registry_, r, *task, compute);
+    Evaluator evaluator(nullptr);
+    Replica replica(nullptr);
+    evaluator.arrange(world, r);
+    replica.arrange(world, r);
+    const auto said = [&source](Strategy& strategy) {
+      return test::message_of<UsageError>([&] { strategy.build(source); });
+    };
+    world.communicator().barrier();
+    std::optional<test::MapsNoMore> limit;
+    if (world.rank() == 0) limit.emplace(400 << 20);
+    world.communicator().barrier();
+    const std::string first = said(evaluator), second = said(replica);
+    world.communicator().barrier();
+    if (world.rank() == 0) of_evaluator = first, of_replica = second;
+  });
+  EXPECT_EQ(of_evaluator, "");
+  EXPECT_NE(of_replica.find(", to train it (parameters, gradients, the optimizer's state, and "
+                            "activations of 200000 samples), and can have "),
+            std::string::npos)
+      << of_replica;
 }
 
 // Nothing is said of a loss that nobody has told: not that it is 0.

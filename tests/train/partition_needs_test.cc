@@ -33,18 +33,50 @@ batch = 1
 epochs = 1
 )";
 
+// Two layers of ten parameters each, over three partitions.
+PlannedNetwork two_convolutions() {
+  using namespace model::layer;
+  model::Blueprint net{"Two", {{1, 6, 4}}, {}};
+  const Convolution three{.in = 1, .out = 1, .kernel = {3, 3}, .padding = {1, 1}};
+  net.stages.push_back(
+      {"s", {"x"}, {plain_node("a", three, {"x"}), plain_node("b", three, {"a"})}, {"b"}});
+  return {net, {.partitions = 3}};
+}
+
+// Of a network that is not trained there are no gradients, and values of one layer at a time.
+TEST(PartitionNeeds, AreThoseOfWhatItIsFor) {
+  Registry registry;
+  testing_data::add_small_world(registry);
+  const Recipe recipe = parse_recipe({kRecipe, "needs.toml", "/"}, {}, registry.vocabulary());
+  const PlannedNetwork planned = two_convolutions();
+  const PartitionNeeds needs =
+      needs_of(recipe, planned.net, planned.plan, 1, {.replicas = 1, .samples = 10, .copies = 2});
+  // Four rows of four are read, and two given.
+  const double layer = 8 * (16 + 8);
+  EXPECT_EQ(needs.inferred, layer);
+  EXPECT_EQ(needs.of(NetworkUse::training), 8 * (20 + 40 + 40) + 10 * needs.activations);
+  EXPECT_EQ(needs.of(NetworkUse::inference), 8 * 20 + 10 * layer);
+  // Copies of the parameters, and the buckets of a reducer that has nothing to do.
+  EXPECT_EQ(needs.of(NetworkUse::following), 8 * (20 + 40 + 20) + 10 * layer);
+  // Gradients of one layer, and of its values; what it gives once more.
+  EXPECT_EQ(needs.of(NetworkUse::timing), 8 * (20 + 10) + 3 * 10 * layer);
+  const std::string text = describe_needs(recipe, planned.net, planned.plan,
+                                          {.replicas = 1, .samples = 10, .copies = 2},
+                                          NetworkUse::following);
+  EXPECT_EQ(text.find("training"), std::string::npos) << text;
+  EXPECT_NE(text.find("; what others train is kept for checkpoints in 480 B more, and an "
+                      "evaluation takes 192 B for each sample: "),
+            std::string::npos)
+      << text;
+}
+
 // Values, gradients, one value of momentum; activations with copies of borders to send, and borders
 // received.
 TEST(PartitionNeeds, AreOfEightBytesEach) {
   Registry registry;
   testing_data::add_small_world(registry);
   const Recipe recipe = parse_recipe({kRecipe, "needs.toml", "/"}, {}, registry.vocabulary());
-  using namespace model::layer;
-  model::Blueprint net{"Two", {{1, 6, 4}}, {}};
-  const Convolution three{.in = 1, .out = 1, .kernel = {3, 3}, .padding = {1, 1}};
-  net.stages.push_back(
-      {"s", {"x"}, {plain_node("a", three, {"x"}), plain_node("b", three, {"a"})}, {"b"}});
-  const PlannedNetwork planned(net, {.partitions = 3});
+  const PlannedNetwork planned = two_convolutions();
   const PartitionNeeds needs = needs_of(recipe, planned.net, planned.plan, 1);
   EXPECT_EQ(needs.parameters, 8 * 20);
   // Gradients are added up over the partitions, in buckets into which they are copied.
@@ -205,6 +237,33 @@ TEST_F(PartitionAdvice, OfATrainingWorks) {
     if (servers) ranks = static_cast<int>(recipe(more).grid.partitions);
     EXPECT_EQ(said(more, left, NetworkUse::training, ranks), "") << text;
   }
+}
+
+// Even parts that would not fit say nothing of those that measured times choose: what measuring takes
+// has to be there, and then what these take.
+TEST_F(PartitionAdvice, OfPartsByTimeIsOfThoseThatAreTrained) {
+  std::vector<std::string> keys{"strategy=partitioned", "grid.partitions=2",
+                                "partitioned.balance=time"};
+  // Two ranks have 4 million values each of four bytes: three of each in training, and to measure
+  // them one, with the gradients of a layer.
+  const double all = 4.0 * 4e6, left = 2.25 * all;
+  const std::string even = said(keys, left, NetworkUse::training, 2);
+  EXPECT_NE(even.find(" in 2 partitions, to train it ("), std::string::npos) << even;
+  EXPECT_EQ(said(keys, left, NetworkUse::timing, 2), "");
+  const std::string timing = said(keys, 1.25 * all, NetworkUse::timing, 2);
+  EXPECT_NE(timing.find(", to time its layers, as partitioned.balance = \"time\" does before it "
+                        "divides them (parameters, gradients of a layer, and values of 1 sample), "
+                        "and can have "),
+            std::string::npos)
+      << timing;
+  keys.emplace_back(R"(partitioned.parts=["fc1: 1000 1000", "fc2: 1000 1000"])");
+  const std::string chosen = said(keys, left, NetworkUse::training, 2);
+  EXPECT_NE(chosen.find(" in 2 partitions that partitioned.balance = \"time\" has chosen, to train "),
+            std::string::npos)
+      << chosen;
+  EXPECT_TRUE(chosen.ends_with(
+      "; or let all ranks hold as much (partitioned.balance = \"parameters\")"))
+      << chosen;
 }
 
 TEST_F(PartitionAdvice, OfANetworkThatIsUsedIsWhatItWasTrainedOn) {

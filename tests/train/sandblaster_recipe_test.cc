@@ -4,6 +4,7 @@
 #include "convoy/base/error.h"
 #include "convoy/train/sandblaster.h"
 #include "train/recipe/automatic.h"
+#include "train/recipe/former.h"
 #include "train/strategies/sandblaster/options.h"
 
 namespace convoy::train {
@@ -144,7 +145,15 @@ TEST(SandblasterRecipe, MistakesAreSaid) {
   };
   expect({"sandblaster.method=bfgs"}, "did you mean lbfgs?");
   expect({"sandblaster.history=0"}, "sandblaster.history is 0; it has to be 1 to 992");
-  expect({"sandblaster.history=993"}, "sandblaster.history is 993; it has to be 1 to 992");
+  for (const std::string history : {"993", "1000"}) {
+    expect({"sandblaster.history=" + history},
+           "sandblaster.history is " + history +
+               "; it has to be 1 to 992 (what is known of more steps fits into no message to the "
+               "coordinator; a run that was begun with more goes on with --set "
+               "sandblaster.history=992)");
+  }
+  expect({"sandblaster.history=1001"}, "sandblaster.history is 1001; it has to be 1 to 992");
+  EXPECT_EQ(batch_problems({"sandblaster.history=1001"}).find("was begun"), std::string::npos);
   EXPECT_EQ(batch_problems({"sandblaster.history=992"}), "");
   expect({"sandblaster.largest_group=3"}, "it has to be 1, 2, 4,");
   expect({"sandblaster.largest_group=512"}, "sandblaster.largest_group is 512");
@@ -162,6 +171,25 @@ TEST(SandblasterRecipe, MistakesAreSaid) {
   expect({"data.drop_last=true"}, "every evaluation is of all samples");
   expect({"training.clip_norm=1"}, "training.clip_norm is 1");
   expect({"schedule.warmup=1"}, "there is no learning rate; leave [schedule] out");
+}
+
+// Histories of 993 to 1000 were taken once: what such a run has done can be gone on from, and used.
+TEST(SandblasterRecipe, ALongerHistoryOfBeforeCanBeRead) {
+  const auto text = [](const std::string& history) {
+    return "strategy = \"sandblaster\"\n[model]\nname = \"net\"\n[data]\nreader = \"reader\"\n"
+           "[data.train]\n[training]\nbatch = 32\nsteps = 30\n[sandblaster]\nhistory = " +
+           history + "\n";
+  };
+  const auto read = [&](const std::string& history) {
+    return sandblaster_of(parse_recipe({of_today(text(history)), "the checkpoint's recipe", "/"},
+                                       {}, batch_words(), Files::may_be_missing))
+        .history;
+  };
+  EXPECT_EQ(read("993"), 992);
+  EXPECT_EQ(read("1000"), 992);
+  EXPECT_EQ(read("12"), 12);
+  EXPECT_EQ(of_today(text("992")), text("992"));
+  EXPECT_EQ(of_today(text("1001")), text("1001"));
 }
 
 TEST(SandblasterRecipe, AnOptimizerIsRefused) {

@@ -1,9 +1,12 @@
 // How a Sandblaster job stops, and what goes on from its checkpoints.
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "convoy/train/trained.h"
 #include "tests/train/sandblaster_fixture.h"
+#include "train/strategies/sandblaster/saved.h"
 
 namespace convoy::train {
 namespace {
@@ -100,6 +103,37 @@ TEST_F(SandblasterTest, SaysWhatAnotherMethodLacks) {
   EXPECT_NE(outcome.error.find("the checkpoint has no vector 'direction 2"), std::string::npos)
       << outcome.error;
   EXPECT_NE(outcome.error.find("sandblaster.method"), std::string::npos) << outcome.error;
+}
+
+// Of a history that is too long by now the newest steps are gone on from, as with a shorter one.
+TEST(SandblasterState, ALongHistoryIsShortened) {
+  using optim::VectorName;
+  using optim::VectorRole;
+  optim::BatchState state;
+  state.iteration = 7;
+  state.weights = {VectorRole::weights, 7, 1};
+  state.history = {2, 3, 5, 6};
+  const VectorName gradient = optim::gradient_of(state.weights);
+  std::vector<VectorName> names{gradient, {VectorRole::change, 7}};
+  for (const std::int64_t iteration : state.history) {
+    names.push_back({VectorRole::step, iteration});
+    names.push_back({VectorRole::change, iteration});
+  }
+  for (const VectorName& a : names) {
+    for (const VectorName& b : names) {
+      if (!(b < a)) state.products[{a, b}] = 1;
+    }
+  }
+  optim::BatchState same = state;
+  shorten_history(same, 4);
+  EXPECT_EQ(same, state);
+  shorten_history(state, 2);
+  EXPECT_EQ(state.history, (std::vector<std::int64_t>{5, 6}));
+  // The gradient, the last change, and two of each of two steps.
+  EXPECT_EQ(state.products.size(), 6u * 7 / 2);
+  for (const auto& [pair, product] : state.products) {
+    for (const VectorName& name : {pair.first, pair.second}) EXPECT_GE(name.iteration, 5);
+  }
 }
 
 // What is saved of the method are loss, gradient and history of one function.

@@ -156,6 +156,9 @@ class NetworkSource {
   // Gives the recipe of the job: that which recipe() was made of, where a strategy is around
   // another.
   virtual const Recipe& job() const { return recipe(); }
+  // Gives how many copies of the parameters a strategy around this one keeps beside the network,
+  // where others have the optimizer's state; -1: there is none around it.
+  virtual int copies_beside() const { return -1; }
 };
 
 // This is what a trainer does for its strategy. Used from the thread that runs the strategy.

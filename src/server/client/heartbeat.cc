@@ -73,11 +73,21 @@ void Heartbeat::say(std::unique_lock<std::mutex>& lock) {
 
 void Heartbeat::next_beat() {
   state_->beat = {client_, state_->beat.number + 1, std::exchange(state_->pending, {})};
+  state_->reported = false;
 }
 
 void Heartbeat::report(const ReplicaReport& report) {
   const std::lock_guard lock(state_->mutex);
   add(state_->pending, report);
+  state_->reported = true;
+}
+
+// While an answer is awaited the thread says it behind that.
+void Heartbeat::hurry() {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->reported) return;
+  state_->at_once = true;
+  state_->changed.notify_all();
 }
 
 bool Heartbeat::lost() const {

@@ -28,6 +28,9 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   void report(const ReplicaReport& report);
+  // What has been reported is said at once, rather than with the next sign of life. Waits for
+  // nothing; without effect where there is nothing to say.
+  void hurry();
   // The coordinator, or a shard (found_lost), took the client for dead.
   bool lost() const;
   void found_lost();
@@ -55,7 +58,8 @@ class Heartbeat {
     std::uint64_t heard = 0;  // and the last one that was answered
     std::string ended, refused;
     ReplicaReport pending;
-    calls::Beat beat;  // the last one
+    bool reported = false;  // that there is something in it
+    calls::Beat beat;       // the last one
     bool answered = true;
   };
   void run();

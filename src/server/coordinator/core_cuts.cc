@@ -156,15 +156,22 @@ std::vector<LastPushes> Core::targets() {
     }
   }
   // In rounds nobody can be ahead of the others.
-  if (plan().staleness_bound == 0) {
+  const bool rounds = plan().staleness_bound == 0;
+  if (rounds) {
     double most = 0;
     for (const auto& [group, expected] : ahead) most = std::max(most, expected);
     for (const auto& [group, sequence] : last) ahead[group] = most;
   }
+  // Who has no samples any more pushes nothing, however often until now: at the end of a job shards
+  // would wait in vain for what its rate promises.
+  if (ledger_->all_handed()) {
+    std::erase_if(ahead, [&](const auto& each) {
+      return ledger_->all_done() || (!rounds && ledger_->held(each.first).empty());
+    });
+  }
   // In rounds what a replica catches up with is pushed to some shards alone, and its first push of
   // samples has the number behind all of these.
   const auto target = [&](std::uint64_t reached, std::uint64_t all, double more) {
-    const bool rounds = plan().staleness_bound == 0;
     if (rounds && all <= calls::kCatchUp && more == 0) return reached;
     return (rounds ? std::max(all, calls::kCatchUp) : all) + static_cast<std::uint64_t>(more);
   };

@@ -2,7 +2,11 @@
 
 #include <toml++/toml.h>
 
+#include <cstdint>
 #include <sstream>
+
+#include "convoy/optim/batch.h"
+#include "convoy/server/batch.h"
 
 namespace convoy::train {
 
@@ -41,6 +45,18 @@ bool renew_loss(toml::table& table) {
   return true;
 }
 
+// As much of the history as there may be by now: what a run has done with a longer one can be gone
+// on from, and used. Whether it was longer.
+bool renew_history(toml::table& recipe) {
+  toml::table* const own = recipe["sandblaster"].as_table();
+  if (own == nullptr) return false;
+  const auto history = (*own)["history"].value_exact<std::int64_t>();
+  if (!history || *history <= server::kLongestHistory || *history > optim::kMostHistory)
+    return false;
+  own->insert_or_assign("history", std::int64_t{server::kLongestHistory});
+  return true;
+}
+
 }  // namespace
 
 std::string of_today(const std::string& recipe) {
@@ -50,8 +66,8 @@ std::string of_today(const std::string& recipe) {
   } catch (const toml::parse_error&) {
     return recipe;
   }
-  const bool target = renew_target(table);
-  if (!renew_loss(table) && !target) return recipe;
+  const bool target = renew_target(table), loss = renew_loss(table), history = renew_history(table);
+  if (!target && !loss && !history) return recipe;
   std::ostringstream text;
   text << table << '\n';
   return text.str();

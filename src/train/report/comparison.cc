@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "convoy/train/server_job.h"
 #include "train/report/curve.h"
 #include "train/report/figures.h"
 #include "train/report/html.h"
@@ -131,13 +132,16 @@ std::string figure(const char* format, double value) {
   return text;
 }
 
-// "hybrid, 2 × 4" where ranks have parts of a network.
+// "hybrid, 2 × 4" where ranks have parts of a network. Of a job around a parameter server these are
+// its replicas: the rows' ranks are the evaluator's, which trains nothing.
 std::string strategy_of(const RunRecord& run) {
   const double partitions = run.number("partitions");
   std::string text = escaped(run.text("strategy"));
-  if (partitions > 1 && run.number("ranks") > 0) {
-    text += ", " + count_text(run.number("ranks") / partitions) + " × " + count_text(partitions);
-  }
+  if (!(partitions > 1)) return text;
+  std::string replicas = replicas_of(run);
+  if (!is_server_job(run.text("strategy")) && run.number("ranks") > 0)
+    replicas = count_text(run.number("ranks") / partitions);
+  if (!replicas.empty()) text += ", " + replicas + " × " + count_text(partitions);
   return text;
 }
 

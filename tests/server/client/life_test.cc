@@ -218,6 +218,26 @@ TEST(Life, ReportsAreCountedOnce) {
   EXPECT_EQ(cluster.left().size(), 1u);
 }
 
+// Whoever hears that a portion is done may end the job: what it was like is not to come later.
+TEST(Life, ReportsComeWithPortionsThatAreDone) {
+  const JobDescription description = description_of({3});
+  JobPlan plan = plan_of(1);
+  plan.client_lease_ms = 3'600'000;  // signs of life are far apart
+  Cluster cluster(plan);
+  begin(cluster, description, {{1, 2, 3}});
+  const auto client = cluster.client("replica");
+  client->join(description, {});
+  ASSERT_TRUE(soon([&] { return cluster.requests("beat") > 0; })) << "the first one";
+  cluster.on_lease = [](const calls::LeaseRequest&) {
+    return calls::LeaseAnswer{calls::LeaseAnswer::Kind::wait, {}, 50, ""};
+  };
+  client->report({1, 10, 0.5, 1});
+  client->lease({});
+  EXPECT_EQ(cluster.reported().steps, 0u) << "nothing is done yet";
+  client->lease(std::vector<std::uint64_t>{5});
+  EXPECT_TRUE(soon([&] { return cluster.reported().steps == 1; }));
+}
+
 TEST(Life, LearnsThatItIsLostOrThatAllIsOver) {
   const JobDescription description = description_of({3});
   Cluster cluster(plan_of(1));

@@ -101,6 +101,30 @@ TEST(Cuts, AreNotOfTheEndThatCameMeanwhile) {
   EXPECT_TRUE(end->progress.all_done);
 }
 
+// However often it has pushed until now, a replica without samples pushes nothing more.
+TEST(Cuts, AtTheEndWaitForNobody) {
+  const auto is_made_at_once = [](bool finished) {
+    World world;
+    world.ready(8);
+    const std::uint64_t evaluator = world.join(ClientRole::evaluator);
+    const std::uint64_t one = world.join_shards(world.join());
+    const Portion all = world.lease(one).portion;
+    for (int i = 0; i < 12; ++i) {  // shards are asked how far it is
+      world.beat(evaluator);
+      world.beat(one);
+      world.pass(100);
+    }
+    world.now += 100'000;
+    for (std::uint64_t i = 1; i <= 8; ++i) {
+      for (auto& shard : world.shards) shard.push(one, i, so_far(all, i), {});
+    }
+    if (finished) world.lease(one, {all.number}, all.number);
+    return made(world, ask_cut(world, evaluator)).has_value();
+  };
+  EXPECT_FALSE(is_made_at_once(false)) << "its next push may be on its way";
+  EXPECT_TRUE(is_made_at_once(true));
+}
+
 // In rounds one that has caught up has made pushes on some shards alone.
 TEST(Cuts, DoNotWaitForThePushThatCatchesUp) {
   JobPlan plan = small_plan();

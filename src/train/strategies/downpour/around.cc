@@ -2,6 +2,7 @@
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
+#include "train/strategies/partitioned/needs.h"
 #include "train/strategies/partitioned/partitioned.h"
 #include "train/strategies/sync/sync.h"
 
@@ -23,11 +24,19 @@ void Around::check_world(const comm::World& world) const {
 
 // What is chosen is the same on all replicas, and chosen again by each.
 Options Around::settle(const NetworkSource& source, const Recipe*) {
-  recipe_.strategy_options = inner_->settle(InnerSource(source, recipe_), nullptr);
+  recipe_.strategy_options =
+      inner_->settle(InnerSource(source, recipe_, use_of(source)), nullptr);
   return source.recipe().strategy_options;
 }
 
-void Around::build(const NetworkSource& source) { inner_->build(InnerSource(source, recipe_)); }
+InnerUse Around::use_of(const NetworkSource& outer) const {
+  if (!outer.trains()) return {.trains = false};
+  return {.trains = true, .copies = copies_around(outer.job())};
+}
+
+void Around::build(const NetworkSource& source) {
+  inner_->build(InnerSource(source, recipe_, use_of(source)));
+}
 
 std::size_t Around::least_share(TrainerContext& context) {
   InnerContext own(context, recipe_);

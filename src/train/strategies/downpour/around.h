@@ -19,22 +19,32 @@
 
 namespace convoy::train {
 
+// What a strategy around another has the network for, and so many copies of the parameters beside
+// it (NetworkSource::copies_beside()).
+struct InnerUse {
+  bool trains = true;
+  int copies = -1;
+};
+
 // The network of the outer recipe, for the inner strategy.
 class InnerSource final : public NetworkSource {
  public:
-  InnerSource(const NetworkSource& outer, const Recipe& recipe) : outer_(outer), recipe_(recipe) {}
+  InnerSource(const NetworkSource& outer, const Recipe& recipe, InnerUse use)
+      : outer_(outer), recipe_(recipe), use_(use) {}
   std::shared_ptr<model::Network> whole() const override { return outer_.whole(); }
   std::optional<model::Blueprint> blueprint() const override { return outer_.blueprint(); }
   std::uint64_t seed() const override { return outer_.seed(); }
   const Recipe& recipe() const override { return recipe_; }
   const Task& task() const override { return outer_.task(); }
   const Compute& compute() const override { return outer_.compute(); }
-  bool trains() const override { return outer_.trains(); }
+  bool trains() const override { return use_.trains; }
   const Recipe& job() const override { return outer_.job(); }
+  int copies_beside() const override { return use_.copies; }
 
  private:
   const NetworkSource& outer_;
   const Recipe& recipe_;
+  const InnerUse use_;
 };
 
 // What the trainer does for the inner strategy; whoever is around it does some of that otherwise.
@@ -93,6 +103,8 @@ class Around : public Strategy {
  protected:
   Strategy& inner() { return *inner_; }
   const Recipe& inner_recipe() const { return recipe_; }
+  // A replica's, unless the outer source says that nothing is trained.
+  virtual InnerUse use_of(const NetworkSource& outer) const;
   // Throws UsageError for a job that trains unless its ranks are one replica.
   void check_world(const comm::World& world) const;
   // What all ranks together have, when the inner strategy is prepared.

@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "convoy/base/error.h"
+#include "convoy/optim/rule.h"
 #include "convoy/train/downpour_roles.h"
+#include "convoy/train/optimizer_rule.h"
 #include "train/due.h"
 #include "train/rank_work.h"
 
@@ -41,6 +43,11 @@ Arrangement Evaluator::arrange(const comm::World& world, const Recipe& recipe) {
   check_world(world);
   arrangement.trains = false;
   return arrangement;
+}
+
+InnerUse Evaluator::use_of(const NetworkSource& outer) const {
+  const auto slots = optim::slots(optimizer_rule(outer.job().optimizer)).size();
+  return {.trains = false, .copies = 1 + static_cast<int>(slots)};
 }
 
 void Evaluator::prepare(TrainerContext& context, const State* saved) {

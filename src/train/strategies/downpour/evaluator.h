@@ -36,6 +36,8 @@ class Evaluator final : public Around {
     std::uint64_t client = 0;  // whose it is
   };
 
+  // Others train. Beside the network it has what it fetches, and the states of the rules.
+  InnerUse use_of(const NetworkSource& outer) const override;
   void begin(const State* saved);
   void initialize(const State* saved);
   void check_position() const;

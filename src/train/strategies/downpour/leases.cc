@@ -114,6 +114,9 @@ void Leases::run() {
   try {
     while (!ending_) {
       if (wanted_ && !all_done_) {
+        // Who hears that all is done hears what there is to report of it no later.
+        if (!finished_.empty()) tell();
+        if (ending_) break;
         ask(lock);
       } else {
         changed_.wait_for(lock, kReports, [this] { return ending_ || (wanted_ && !all_done_); });

@@ -143,10 +143,10 @@ bool Replica::updated(const StepReport& report) {
   if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) outer_->updated(report);
   const bool whole = goes_on(
       exchange_->mini_batch_done(report.samples, source_->progress(), source_->portion_ends()));
-  source_->acknowledged(exchange_->acknowledged());
   ++result_.steps;
   result_.samples += report.samples;
-  tell(report);
+  tell(report);  // before the portion is known to be done
+  source_->acknowledged(exchange_->acknowledged());
   const bool outer = outer_->updated(report);
   if (!whole) return false;
   if (!outer || (report.requests & kStop) != 0) {

@@ -13,6 +13,7 @@
 #include "convoy/train/partition_rules.h"
 #include "convoy/train/server_job.h"
 #include "train/strategies/partitioned/needs.h"
+#include "train/strategies/partitioned/options.h"
 
 namespace convoy::train {
 namespace {
@@ -106,11 +107,30 @@ std::string what_for(NetworkUse use, std::int64_t samples) {
   const std::string rows =
       samples == 0 ? ""
                    : " of " + std::to_string(samples) + (samples == 1 ? " sample" : " samples");
-  if (use == NetworkUse::inference)
-    return "to use " + std::string("it (parameters") + (samples == 0 ? "" : ", and values" + rows) +
-           ")";
+  const std::string values = samples == 0 ? "" : ", and values" + rows;
+  switch (use) {
+    case NetworkUse::inference:
+      return "to use it (parameters" + values + ")";
+    case NetworkUse::following:
+      return "to evaluate it while others train it (parameters, copies of them for checkpoints" +
+             values + ")";
+    case NetworkUse::timing:
+      return "to time its layers, as partitioned.balance = \"time\" does before it divides them "
+             "(parameters, gradients of a layer" +
+             values + ")";
+    case NetworkUse::training:
+      break;
+  }
   return "to train it (parameters, gradients, the optimizer's state" +
          (samples == 0 ? "" : ", and activations" + rows) + ")";
+}
+
+// Whether the parts that are trained are those that measured times have chosen.
+bool is_divided_by_time(const Recipe& recipe, NetworkUse use) {
+  const Options& options = recipe.strategy_options;
+  return use == NetworkUse::training && recipe.strategy == "partitioned" &&
+         options.has("balance") && options.text("balance") == kByTime &&
+         !options.texts("parts").empty();
 }
 
 }  // namespace
@@ -217,7 +237,7 @@ void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& j
   };
   std::string advice;
   const std::string fewer =
-      use == NetworkUse::inference
+      use == NetworkUse::inference || use == NetworkUse::following
           ? batch_advice(memory.left(worst), memory.needs[worst], fixed[worst], share)
           : "";
   if (const int here = enough(); here > 0) {
@@ -232,11 +252,15 @@ void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& j
   }
   if (advice.empty() && fewer.empty()) advice = "no number of partitions would do";
   const std::string what_would = fewer + (fewer.empty() || advice.empty() ? "" : "; or ") + advice;
+  const bool timed = plan.partitions > 1 && is_divided_by_time(recipe, use);
   throw UsageError("rank " + std::to_string(worst) + " needs " + size_text(memory.needs[worst]) +
                    " for " + blueprint.name + " in " + std::to_string(plan.partitions) +
-                   (plan.partitions == 1 ? " partition" : " partitions") + ", " +
+                   (plan.partitions == 1 ? " partition" : " partitions") +
+                   (timed ? " that partitioned.balance = \"time\" has chosen" : "") + ", " +
                    what_for(use, share.samples) + ", and can have " +
-                   size_text(memory.left(worst)) + ": " + what_would);
+                   size_text(memory.left(worst)) + ": " + what_would +
+                   (timed ? "; or let all ranks hold as much (partitioned.balance = \"parameters\")"
+                          : ""));
 }
 
 }  // namespace convoy::train

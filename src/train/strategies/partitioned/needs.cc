@@ -64,6 +64,21 @@ double inferred_values(const model::PartitionPlan& plan, std::size_t partition) 
   return largest;
 }
 
+// Parameters of the layer of which the partition has most.
+double largest_layer(const model::Blueprint& blueprint, const model::PartitionPlan& plan,
+                     std::size_t partition) {
+  double largest = 0;
+  for (const model::PartitionedNode& place : plan.nodes) {
+    const std::vector<model::TensorInfo> tensors = tensors_of(plan.node_of(blueprint, place));
+    double own = 0;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (!tensors[t].buffer) own += static_cast<double>(place.tensors[partition][t].elements());
+    }
+    largest = std::max(largest, own);
+  }
+  return largest;
+}
+
 PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
                         const model::PartitionPlan& plan, const model::PartitionLoad& load,
                         std::size_t partition, const ReplicaShare& share) {
@@ -71,10 +86,11 @@ PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
   const auto parameters = static_cast<double>(load.parameters);
   PartitionNeeds needs;
   needs.parameters = element * (parameters + static_cast<double>(load.buffers));
-  needs.gradients =
-      element * (parameters + copied_gradients(recipe, blueprint, plan, partition, share.replicas));
+  needs.buckets = element * copied_gradients(recipe, blueprint, plan, partition, share.replicas);
+  needs.gradients = element * parameters + needs.buckets;
+  needs.layer = element * largest_layer(blueprint, plan, partition);
   if (share.copies >= 0) {
-    needs.optimizer = element * parameters * share.copies;
+    needs.optimizer = needs.kept = element * parameters * share.copies;
   } else if (is_built_in_optimizer(recipe.optimizer.name)) {
     const auto slots = static_cast<double>(optim::slots(optimizer_rule(recipe.optimizer)).size());
     needs.optimizer = element * parameters * slots;
@@ -94,8 +110,26 @@ double most(const std::vector<PartitionNeeds>& all, double (*bytes)(const Partit
 }
 
 double all_of(const PartitionNeeds& needs) { return needs.all(); }
+double all_of_following(const PartitionNeeds& needs) { return needs.of(NetworkUse::following); }
 
 }  // namespace
+
+double PartitionNeeds::of(NetworkUse use) const {
+  // Layers that are timed have gradients one after the other, of their parameters and of what they
+  // read; that, what they give and its gradient are there at the same time.
+  constexpr double kValuesOfTiming = 3;
+  switch (use) {
+    case NetworkUse::training:
+      return all();
+    case NetworkUse::inference:
+      return parameters + samples * inferred + copies;
+    case NetworkUse::following:
+      return parameters + buckets + kept + samples * inferred + copies;
+    case NetworkUse::timing:
+      return parameters + layer + kValuesOfTiming * samples * inferred + copies;
+  }
+  return all();
+}
 
 std::vector<model::Shape> planned_inputs(const model::PartitionPlan& plan) {
   std::vector<model::Shape> inputs;
@@ -132,7 +166,8 @@ int copies_around(const Recipe& job) {
 }
 
 std::string describe_needs(const Recipe& recipe, const model::Blueprint& blueprint,
-                           const model::PartitionPlan& plan, const ReplicaShare& share) {
+                           const model::PartitionPlan& plan, const ReplicaShare& share,
+                           NetworkUse use) {
   std::int64_t largest = 0;
   for (const model::PartitionLoad& load : loads_of(blueprint, plan))
     largest = std::max(largest, load.parameters);
@@ -145,13 +180,21 @@ std::string describe_needs(const Recipe& recipe, const model::Blueprint& bluepri
       (plan.partitions == 1 ? " rank: it holds " : " ranks: one holds up to ") +
       millions(static_cast<double>(largest)) + " of " +
       millions(static_cast<double>(cost_of(blueprint, planned_inputs(plan)).parameters)) +
-      " parameters (" + bytes([](const PartitionNeeds& n) { return n.parameters; }) +
-      "; training takes " + bytes([](const PartitionNeeds& n) { return n.training(); }) +
-      " more, and " + bytes([](const PartitionNeeds& n) { return n.activations; }) +
-      " for each sample of a replica's batch";
+      " parameters (" + bytes([](const PartitionNeeds& n) { return n.parameters; });
+  const bool trains = use == NetworkUse::training;
+  if (trains) {
+    text += "; training takes " + bytes([](const PartitionNeeds& n) { return n.training(); }) +
+            " more, and " + bytes([](const PartitionNeeds& n) { return n.activations; }) +
+            " for each sample of a replica's batch";
+  } else {
+    text += "; what others train is kept for checkpoints in " +
+            bytes([](const PartitionNeeds& n) { return n.buckets + n.kept; }) +
+            " more, and an evaluation takes " +
+            bytes([](const PartitionNeeds& n) { return n.inferred; }) + " for each sample";
+  }
   if (share.samples > 0) {
-    text += ": " + bytes(all_of) + " with " + std::to_string(share.samples) +
-            (share.samples == 1 ? " sample" : " samples");
+    text += ": " + bytes(trains ? all_of : all_of_following) + " with " +
+            std::to_string(share.samples) + (share.samples == 1 ? " sample" : " samples");
     const std::uint64_t now = resident_memory();
     if (now > 0)
       text += ", which the process takes beside the " + format_bytes(now) + " that it has";

@@ -17,13 +17,17 @@ namespace convoy::train {
 struct ReplicaShare {
   int replicas = 1;
   std::int64_t samples = 0;
-  // Copies of the parameters that a strategy around this one keeps where others have the
-  // optimizer's state; -1: there is none around it.
+  // NetworkSource::copies_beside().
   int copies = -1;
 };
 
 // What a network is built for.
-enum class NetworkUse { training, inference };
+enum class NetworkUse {
+  training,
+  inference,  // of one that was trained
+  following,  // evaluations and checkpoints of one that others train
+  timing      // of its layers, one after the other, which tells how it is to be divided
+};
 
 // Bytes of one partition.
 struct PartitionNeeds {
@@ -31,6 +35,9 @@ struct PartitionNeeds {
   // These count the buckets in which gradients are added up, too, but for those that are computed
   // there.
   double gradients = 0;
+  double buckets = 0;      // of gradients that are copied there, which are among them
+  double layer = 0;        // parameters of the layer that has most
+  double kept = 0;         // copies of the parameters beside the network (ReplicaShare::copies)
   double optimizer = 0;    // what it gathers; of a plugin's optimizer that is not known: 0
   double inferred = 0;     // of one sample, in inference: what a layer reads and gives
   double activations = 0;  // of one sample, in training, with messages under way
@@ -39,9 +46,7 @@ struct PartitionNeeds {
   double training() const { return gradients + optimizer; }
   double batch() const { return samples * activations + copies; }
   double all() const { return parameters + training() + batch(); }
-  double of(NetworkUse use) const {
-    return use == NetworkUse::training ? all() : parameters + samples * inferred + copies;
-  }
+  double of(NetworkUse use) const;
 };
 PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
                         const model::PartitionPlan& plan, int partition,
@@ -54,13 +59,15 @@ std::vector<model::Shape> planned_inputs(const model::PartitionPlan& plan);
 
 // "partitioned over 4 ranks: one holds up to 20.3 M of 81.0 M parameters (77.4 MiB; training takes
 // 155 MiB more, and 1.2 MiB for each sample of a replica's batch: 312 MiB with 16 samples, which
-// the process takes beside the 180 MiB that it has)"
+// the process takes beside the 180 MiB that it has)"; of a network that is not trained there is
+// what evaluations take in the place of training.
 std::string describe_needs(const Recipe& recipe, const model::Blueprint& blueprint,
-                           const model::PartitionPlan& plan, const ReplicaShare& share);
+                           const model::PartitionPlan& plan, const ReplicaShare& share,
+                           NetworkUse use = NetworkUse::training);
 
 // Samples of a mini-batch of evaluations.
 std::int64_t evaluation_batch(const Recipe& recipe);
-// ReplicaShare::copies of a job with this recipe.
+// NetworkSource::copies_beside() of a replica of a job with this recipe.
 int copies_around(const Recipe& job);
 
 // Throws UsageError on every rank where one of them can't have what this use of the network needs,

@@ -81,8 +81,13 @@ ReplicaShare Partitioned::replica_share(const NetworkSource& source) const {
   ReplicaShare share{.replicas = grid_->shape().replicas};
   const std::int64_t batch = source.trains() ? recipe.training.batch : evaluation_batch(recipe);
   if (!source.task().raw()) share.samples = (batch + share.replicas - 1) / share.replicas;
-  if (source.trains()) share.copies = copies_around(source.job());
+  share.copies = source.copies_beside();
   return share;
+}
+
+static NetworkUse use_of(const NetworkSource& source) {
+  if (source.trains()) return NetworkUse::training;
+  return source.copies_beside() < 0 ? NetworkUse::inference : NetworkUse::following;
 }
 
 std::vector<model::Shape> Partitioned::input_shapes() const {
@@ -94,7 +99,7 @@ std::vector<model::Shape> Partitioned::input_shapes() const {
 void Partitioned::check_memory(const NetworkSource& source, const model::Blueprint& blueprint,
                                const model::PartitionPlan& plan) const {
   check_needs(*world_, source.recipe(), source.job(), blueprint, plan, replica_share(source),
-              grid_->partition(), source.trains() ? NetworkUse::training : NetworkUse::inference);
+              grid_->partition(), use_of(source));
 }
 
 void Partitioned::build(const NetworkSource& source) {
@@ -106,7 +111,7 @@ void Partitioned::build(const NetworkSource& source) {
   model::PartitionPlan plan = plan_partition(blueprint, inputs, rules);
   share_ = replica_share(source);
   // Of memory at this moment; said where the network is trained.
-  needs_text_ = describe_needs(source.recipe(), blueprint, plan, share_);
+  needs_text_ = describe_needs(source.recipe(), blueprint, plan, share_, use_of(source));
   check_memory(source, blueprint, plan);
   whole_parameters_ = cost_of(blueprint, inputs).parameters;
   check_own_statistics(blueprint, plan);

@@ -10,6 +10,7 @@
 #include "base/toml_text.h"
 #include "convoy/train/memory.h"
 #include "train/strategies/partitioned/balance.h"
+#include "train/strategies/partitioned/needs.h"
 #include "train/strategies/partitioned/options.h"
 #include "train/strategies/partitioned/part_times.h"
 #include "train/strategies/partitioned/strategy.h"
@@ -47,17 +48,21 @@ model::LayerParts Partitioned::timed_parts(const NetworkSource& source,
                                            const model::Blueprint& blueprint,
                                            const model::PartitionPlan& plan) const {
   const Recipe& recipe = source.recipe();
-  check_memory(source, blueprint, plan);  // what is measured is a part of it
+  const int replicas = grid_->shape().replicas;
+  // A batch normalization within a module of the user's needs two.
+  const auto rows = std::clamp<std::int64_t>(recipe.training.batch / replicas, 2, kMostRows);
+  // What even parts would take in training says nothing of those that come of it: build() checks
+  // these.
+  check_needs(*world_, recipe, source.job(), blueprint, plan,
+              {.replicas = replicas, .samples = rows}, grid_->partition(), NetworkUse::timing);
   if (world_->rank() == 0) world_->log().info("partitions: measuring their layers");
   PartitionedNetwork network(blueprint, plan, source.seed(), grid_->partition());
   compute_->place(network);
-  const std::int64_t rows = recipe.training.batch / grid_->shape().replicas;
-  // A batch normalization within a module of the user's needs two.
   const auto seconds = time_parts(*world_, {.network = network,
                                             .partition = grid_->partition(),
                                             .compute = *compute_,
                                             .blanks = blanks_,
-                                            .rows = std::clamp<std::int64_t>(rows, 2, kMostRows)});
+                                            .rows = rows});
   const model::TimedCosts timed = timed_costs(plan, seconds);
   if (world_->rank() == 0)
     world_->log().info("partitions: their speeds are " + text_of_speeds(timed.speeds));

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
+#include <cstdint>
 #include <exception>
-#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -47,6 +46,13 @@ Arrangement BatchEvaluator::arrange(const comm::World& world, const Recipe& reci
   check_world(world);
   arrangement.trains = false;
   return arrangement;
+}
+
+InnerUse BatchEvaluator::use_of(const NetworkSource& outer) const {
+  optim::BatchOptions options = batch_options(outer.job());
+  const auto iterations = std::max<std::int64_t>(1, batch_iterations(outer.job()));
+  options.history = static_cast<int>(std::min<std::int64_t>(options.history, iterations));
+  return {.trains = false, .copies = optim::most_vectors(options).state - 1};  // but the weights
 }
 
 void BatchEvaluator::build(const NetworkSource& source) {
@@ -101,6 +107,8 @@ void BatchEvaluator::begin(const State* saved) {
   std::optional<optim::BatchState> state;
   on_every_rank(ranks, [&] {
     if (saved != nullptr) state = saved_batch_state(*saved, method);
+    // Runs of before might have more of it than a message to the coordinator holds.
+    if (state) shorten_history(*state, static_cast<std::size_t>(server::kLongestHistory));
     if (saved != nullptr && !state && outer_->moment().step > 0)
       throw UsageError(
           "the checkpoint has no state of a batch optimization to go on from; to "

@@ -45,6 +45,8 @@ class BatchEvaluator final : public Around {
     bool certain = false;  // it is known whether there are more
   };
 
+  // Others train. Beside the network it has what it fetches of a state for a checkpoint.
+  InnerUse use_of(const NetworkSource& outer) const override;
   template <typename T>
   void give_weights();
   template <typename T>

@@ -118,6 +118,19 @@ std::optional<optim::BatchState> saved_batch_state(const State& saved, optim::Ba
   return state;
 }
 
+void shorten_history(optim::BatchState& state, std::size_t longest) {
+  if (state.history.size() <= longest) return;
+  state.history.erase(state.history.begin(),
+                      state.history.end() - static_cast<std::ptrdiff_t>(longest));
+  const auto is_gone = [&state](const VectorName& name) {
+    const bool of_history = name.role == VectorRole::step || name.role == VectorRole::change;
+    return of_history && (state.history.empty() || name.iteration < state.history.front());
+  };
+  std::erase_if(state.products, [&](const auto& product) {
+    return is_gone(product.first.first) || is_gone(product.first.second);
+  });
+}
+
 void give_saved_vectors(const State& saved, const optim::BatchState& state,
                         optim::BatchMethod method, const Vectors& vectors,
                         const std::vector<parallel::NamedTensor>& parameters,

@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,6 +38,10 @@ class SavedBatch {
 // Of what was read from a checkpoint, nothing where no batch optimization has written it. Throws
 // UsageError naming what is missing of it, for this method.
 std::optional<optim::BatchState> saved_batch_state(const State& saved, optim::BatchMethod method);
+
+// Leaves the newest `longest` steps of the history, and of the products those of what is left: what
+// L-BFGS goes on from that remembers so many.
+void shorten_history(optim::BatchState& state, std::size_t longest);
 
 // Gives the shards the weights, which are the network's, and all other vectors of the state.
 void give_saved_vectors(const State& saved, const optim::BatchState& state,
