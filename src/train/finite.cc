@@ -5,11 +5,10 @@
 #include <cstdint>
 
 namespace convoy::train {
-namespace {
 
 // A sum is finite only if all of it is, and takes no memory. Of finite values that are close to the
 // largest it may not be finite either, so that each is then looked at, a piece at a time.
-bool all_finite(const torch::Tensor& values) {
+bool has_finite_values(const torch::Tensor& values) {
   if (!values.is_floating_point() || values.numel() == 0) return true;
   if (std::isfinite(values.sum().item<double>())) return true;
   constexpr std::int64_t kPiece = 1 << 20;
@@ -21,22 +20,21 @@ bool all_finite(const torch::Tensor& values) {
   return true;
 }
 
-}  // namespace
-
 std::set<std::string> buffers_not_finite(const torch::nn::Module& module) {
   const torch::NoGradGuard no_grad;
   std::set<std::string> names;
   for (const auto& buffer : module.named_buffers())
-    if (buffer.value().defined() && !all_finite(buffer.value())) names.insert(buffer.key());
+    if (buffer.value().defined() && !has_finite_values(buffer.value())) names.insert(buffer.key());
   return names;
 }
 
 std::string first_not_finite(const torch::nn::Module& module, const std::set<std::string>& meant) {
   const torch::NoGradGuard no_grad;
   for (const auto& parameter : module.named_parameters())
-    if (!all_finite(parameter.value())) return parameter.key();
+    if (!has_finite_values(parameter.value())) return parameter.key();
   for (const auto& buffer : module.named_buffers())
-    if (buffer.value().defined() && !meant.contains(buffer.key()) && !all_finite(buffer.value()))
+    if (buffer.value().defined() && !meant.contains(buffer.key()) &&
+        !has_finite_values(buffer.value()))
       return buffer.key();
   return "";
 }

@@ -10,6 +10,10 @@
 
 namespace convoy::train {
 
+// Whether no value is infinite or no number; true also of types that have no such values. Reads
+// each once. REQUIRES: no gradients are recorded.
+bool has_finite_values(const torch::Tensor& values);
+
 // Buffers of the module that have values which are not finite: of one that nothing was trained of,
 // those that are meant to, as masks of attention.
 std::set<std::string> buffers_not_finite(const torch::nn::Module& module);

@@ -78,6 +78,7 @@ class Rehearsal::Impl final : public TrainerContext {
       const double value = loss ? report.loss : report.gradient_norm;
       throw Failure(kDiverged + std::string(loss ? "the loss" : "the norm of the gradient") +
                     " of step " + std::to_string(moment_.step) + " is " + std::to_string(value) +
+                    (report.fault ? "; " + report.fault->text : "") +
                     ": a smaller learning rate may help");
     }
     reports_.push_back(report);

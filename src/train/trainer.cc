@@ -81,12 +81,20 @@ void Trainer::Impl::check_update(const StepReport& report) {
   const std::string why = loss ? "the loss of step " + step + " is " + text(report.loss)
                                : "the norm of the gradient of step " + step + " is " +
                                      text(report.gradient_norm) + ", with which no update was made";
+  if (report.fault && !report.fault->where.empty())
+    give_up(why + "; " + report.fault->text, report.fault->where, report.fault->of_data);
+  std::string more;
+  if (report.fault) {
+    more = "; " + report.fault->text;
+  } else if (!(report.gradient_norm < 0)) {  // the strategy makes updates itself
+    more = "; with the strategy " + recipe_.strategy + " no batch is run once more to find out why";
+  }
   const std::string weights = first_not_finite(all(), module(), meant_);
   const std::string gradient = first_said(all(), report.not_finite);
   if (!weights.empty())
-    give_up(why + ", and '" + weights + "' has values that are not finite", weights);
-  if (!gradient.empty()) give_up(why + ", by the gradient of '" + gradient + "'", gradient);
-  give_up(why, "");
+    give_up(why + ", and '" + weights + "' has values that are not finite" + more, weights);
+  if (!gradient.empty()) give_up(why + ", by the gradient of '" + gradient + "'" + more, gradient);
+  give_up(why + more, "");
 }
 
 // What an update has made of the weights is looked at before they are evaluated, since a network of
@@ -111,14 +119,16 @@ void Trainer::Impl::warn_of_evaluation(const Evaluation& evaluation) const {
   }
 }
 
-void Trainer::Impl::give_up(const std::string& why, const std::string& where) {
+void Trainer::Impl::give_up(const std::string& why, const std::string& where, bool of_data) {
   if (writer_) note_checkpoint(writer_->finish());
   if (outputs_) outputs_->end(moment_, "diverged", where);
   throw Failure(kDiverged + why +
                 (checkpoints_.newest().empty()
                      ? "; there is no checkpoint yet"
                      : "; the last checkpoint before it is " + checkpoints_.newest()) +
-                ". A smaller learning rate, a warm-up or clip_norm may help");
+                (of_data ? ". Look at the data, and at what prepares it (data.mean, "
+                           "data.deviation, data.augment)"
+                         : ". A smaller learning rate, a warm-up or clip_norm may help"));
 }
 
 // Once a rank has failed by itself in an evaluation, or what ranks do together there has, they can

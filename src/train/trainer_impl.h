@@ -84,9 +84,9 @@ class Trainer::Impl final : public TrainerContext {
   void check_update(const StepReport& report);
   void check_weights();
   void warn_of_evaluation(const Evaluation& evaluation) const;
-  // Ends the training, whose numbers are none any more: `why` is what says so, `where` the
-  // parameter. All ranks give the same.
-  [[noreturn]] void give_up(const std::string& why, const std::string& where);
+  // Ends the training, whose numbers are none any more: `why` is what says so, `where` the layer,
+  // parameter or sample; `of_data`: a sample is to blame. All ranks give the same.
+  [[noreturn]] void give_up(const std::string& why, const std::string& where, bool of_data = false);
   void write_checkpoint_now();
   bool begin_checkpoint();
   void tell_of_waiting();

@@ -52,6 +52,8 @@ TEST_F(TrainerFiniteTest, AGradientThatIsNoNumberIsNotApplied) {
     EXPECT_TRUE(begins(said, kDiverged + std::string("the norm of the gradient of step 4 is ")))
         << said;
     EXPECT_TRUE(has(said, ", with which no update was made, by the gradient of 'conv.")) << said;
+    // The next loss has its gradient again.
+    EXPECT_TRUE(has(said, "; run once more, it did not happen again; ")) << said;
     EXPECT_TRUE(has(said, "step-000000000003")) << said;
     EXPECT_EQ(newest(r), "step-000000000003");
     State now;

@@ -4,9 +4,11 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convoy/model/blueprint.h"
@@ -38,6 +40,12 @@ class Stage : public torch::nn::Module {
 
   const StageSpec& spec() const { return spec_; }
 
+  // Is called before each layer computes in forward(), or in that of a network of this stage, and
+  // after it (begins = false), unless that throws; in the thread that computes.
+  using Observer = std::function<void(const Node& node, bool begins)>;
+  // Tells this one from now on; an empty one (as at first) ends that, and costs nothing.
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+
  private:
   friend class StagedNetwork;
   friend class ModuleList;
@@ -51,6 +59,7 @@ class Stage : public torch::nn::Module {
   StageSpec spec_;
   std::vector<Step> steps_;           // as the nodes
   std::vector<std::size_t> outputs_;  // places of values: inputs, then one for each node
+  Observer observer_;
 };
 
 // This is a network that is the fold of its stages. Its modules have the tree and order of the

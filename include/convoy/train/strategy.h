@@ -93,6 +93,14 @@ struct MoreNumbers {
   std::vector<MetricsRow> rows;
 };
 
+// This is what a strategy has found out of a loss or gradient that is not finite, by running that
+// batch once more. The same on every rank.
+struct FoundFault {
+  std::string text = {};   // a clause: "run once more, the first layer ..."
+  std::string where = {};  // the layer, parameter or sample that came first; empty: none is known
+  bool of_data = false;    // it is a sample, so that no setting of the training can help
+};
+
 // This is one update, as a strategy reports it, or several, where others make them. The same on
 // every rank but for the seconds and not_finite.
 struct StepReport {
@@ -106,7 +114,8 @@ struct StepReport {
   double communication_s = 0;  // not hidden behind them
   double update_s = 0;
   // This is the Euclidean norm of the gradient that the update was made with, before it was
-  // clipped; negative: the strategy doesn't say. Where it is not finite, the update was not made.
+  // clipped; negative: the strategy doesn't say. Where it is not finite, the update was not made;
+  // nor is it by strategies of Convoy's that make updates themselves where the loss is not finite.
   double gradient_norm = -1;
   // Then: the last of this rank's parameters, in their order, that has such a gradient, if one has.
   std::string not_finite = {};
@@ -123,6 +132,8 @@ struct StepReport {
   // every rank.
   bool last = false;
   MoreNumbers more = {};
+  // Where loss or gradient_norm is not finite: what the strategy has found out, if it does.
+  std::optional<FoundFault> fault = std::nullopt;
 };
 
 // This is what a rank and others have told each other since the beginning, in bytes.
@@ -190,6 +201,9 @@ class TrainerContext {
   // consistent: counts it, writes metrics, and evaluates and writes checkpoints when they are due.
   // False: the strategy has to return.
   virtual bool updated(const StepReport& report) = 0;
+  // Says whether updated() ends the training where loss or gradient is not finite, so that it is
+  // worth another step to find out why (StepReport::fault). The same on all ranks.
+  virtual bool ends_at_faults() const { return true; }
   // Is called between updates, on every rank that takes part, when all ranks together have been
   // told to stop: writes a checkpoint, without what samples() has given since the last update. The
   // strategy has to return. For updates that are so long that one more could be one too many.

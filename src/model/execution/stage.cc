@@ -86,12 +86,15 @@ Tensors Stage::compute(Tensors values, bool auxiliary) {
                      " tensors, not " + std::to_string(values.size()));
   }
   Tensors arguments;
-  for (const Step& step : steps_) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
     arguments.clear();
     for (const std::size_t place : step.inputs) arguments.push_back(values[place]);
     for (const std::size_t place : step.last) values[place] = torch::Tensor();
     const bool wanted = auxiliary || !step.auxiliary;
+    if (observer_) observer_(spec_.nodes[i], true);
     values.push_back(wanted ? step.compute(arguments, step.in_place) : torch::Tensor());
+    if (observer_) observer_(spec_.nodes[i], false);
   }
   Tensors outputs;
   for (const std::size_t place : outputs_) outputs.push_back(values[place]);

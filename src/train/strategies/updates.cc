@@ -7,6 +7,7 @@
 
 #include "convoy/base/random.h"
 #include "convoy/parallel/clip.h"
+#include "train/fault/watch.h"
 
 namespace convoy::train {
 
@@ -53,12 +54,16 @@ std::vector<std::string> names_of(const std::vector<parallel::NamedTensor>& para
   return names;
 }
 
+bool has_finite_numbers(const StepReport& report) {
+  return std::isfinite(report.loss) && std::isfinite(report.gradient_norm);
+}
+
 bool may_update(StepReport& report, double norm,
                 const std::vector<parallel::NamedTensor>& parameters) {
   report.gradient_norm = norm;
-  if (std::isfinite(norm)) return true;
-  if (report.not_finite.empty()) report.not_finite = parallel::last_not_finite(parameters);
-  return false;
+  if (!std::isfinite(norm) && report.not_finite.empty())
+    report.not_finite = parallel::last_not_finite(parameters);
+  return has_finite_numbers(report) && FaultWatch::current() == nullptr;
 }
 
 void seed_generator(const TrainerContext& context) {

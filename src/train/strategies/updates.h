@@ -36,9 +36,13 @@ std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& par
 // Gives their names.
 std::vector<std::string> names_of(const std::vector<parallel::NamedTensor>& parameters);
 
+// Whether loss and norm of the gradient are finite.
+bool has_finite_numbers(const StepReport& report);
+
 // Whether an update may be made with gradients of this norm, which `report` then has. Where it is
 // not finite it also has which of these parameters that comes from, if it has none yet. An update
-// with such gradients would leave nothing of the weights.
+// with such gradients would leave nothing of the weights. Nor may it where the loss in the report
+// is not finite, or while the step is only looked at (FaultWatch).
 bool may_update(StepReport& report, double norm,
                 const std::vector<parallel::NamedTensor>& parameters);
 

@@ -65,6 +65,7 @@ class InnerContext : public TrainerContext {
   Timeline* timeline() override { return outer_.timeline(); }
   std::uint32_t requests() override { return outer_.requests(); }
   bool updated(const StepReport& report) override { return outer_.updated(report); }
+  bool ends_at_faults() const override { return outer_.ends_at_faults(); }
   void stopped() override { outer_.stopped(); }
 
  protected:

@@ -239,10 +239,11 @@ StepReport Hybrid::step(const data::Batch& batch) {
   if (update) trunk_backward(boundary, gradient, report);
   finish_head(report);
   finish_sums_of_head(report);
+  // Under way since before backward; an update is not made where the loss is no number either.
+  tally_.finish(report);
   const auto start = Clock::now();
   if (update) update_all(report);
   report.update_s += phases_.end_of("update", start);
-  tally_.finish(report);
   return report;
 }
 

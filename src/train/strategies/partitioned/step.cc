@@ -243,6 +243,7 @@ void Partitioned::join_with_zeros() {
 void Partitioned::update(StepReport& report) {
   const double norm = parallel::clip_grad_norm(norms_, tensors_of(divided_), tensors_of(shared_),
                                                context_->recipe().training.clip_norm);
+  tally_.finish(report);  // whose sum has travelled beside that of the norm
   if (may_update(report, norm, parameters_)) optimizer_->step();
 }
 
@@ -282,9 +283,11 @@ StepReport Partitioned::step(const data::Batch& batch) {
                 context_->samples().statistics().skipped + left_out_.samples(),
                 context_->requests()});
   const auto start = Clock::now();
+  const double communicated = report.communication_s;
   if (update) this->update(report);
-  report.update_s += phases_.end_of("update", start);
-  tally_.finish(report);
+  const double waited = report.communication_s - communicated;
+  report.update_s += std::max(0.0, phases_.end_of("update", start) - waited);
+  if (!update) tally_.finish(report);
   return report;
 }
 

@@ -73,6 +73,8 @@ class PortionContext final : public InnerContext {
   // A replica stops between portions.
   std::uint32_t requests() override { return 0; }
   bool updated(const StepReport& report) override { return report_(report); }
+  // A line search that has gone too far takes a shorter step.
+  bool ends_at_faults() const override { return false; }
   void stopped() override {}
 
  private:

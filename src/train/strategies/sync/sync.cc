@@ -12,6 +12,8 @@
 #include "convoy/train/named_optimizer.h"
 #include "convoy/train/registry.h"
 #include "convoy/train/training_loss.h"
+#include "train/fault/found.h"
+#include "train/fault/watch.h"
 #include "train/setup.h"
 #include "train/strategies/local_buffers.h"
 #include "train/strategies/reducer_keys.h"
@@ -40,6 +42,7 @@ class Sync final : public Strategy {
  private:
   parallel::DistributedOptions options(const State* saved) const;
   StepReport step(const data::Batch& batch);
+  FoundFault run_again(const data::Batch& batch);
   // A part of a share that counts something.
   struct Part {
     data::Range rows;
@@ -160,12 +163,14 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
   const Recipe& recipe = context_->recipe();
   const Task& task = context_->task();
   const auto accumulate = static_cast<std::size_t>(recipe.training.accumulate);
+  FaultWatch* const watch = FaultWatch::current();
   double all = 0, loss_sum = 0;
   for (const Part& part : parts) all += part.weight;
   for (const Part& part : parts) {
     auto start = Clock::now();
     const TaskBatch rows = task.tensors(batch, part.rows, context_->compute());
     torch::Tensor loss;
+    if (watch != nullptr) watch->begin_part(rows);
     {
       const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
                                      static_cast<std::uint64_t>(context_->moment().step),
@@ -174,10 +179,12 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
       const TensorList outputs = model_->run(part.weight, all, [&](model::Network& network) {
         return network.run(task.inputs(rows));
       });
+      if (watch != nullptr) watch->has_outputs(outputs);
       loss = training_loss(task, auxiliary_, outputs, rows);
     }
     loss_sum += loss.item<double>() * part.weight;
     if (accumulate > 1) loss = loss * (part.weight / all);
+    if (watch != nullptr) watch->has_loss(loss);
     report.forward_s += phases_.end_of("forward", start);
     start = Clock::now();
     if (&part != &parts.back()) {
@@ -223,6 +230,8 @@ StepReport Sync::step(const data::Batch& batch) {
   report.communication_s = in_forward + in_backward;
   report.forward_s = std::max(0.0, report.forward_s - in_forward);
   report.backward_s = std::max(0.0, report.backward_s - in_backward);
+  // Under way since before backward; an update is not made where the loss is no number either.
+  tally_.finish(report);
   const auto start = Clock::now();
   if (update) {
     noise_.whole_batch();
@@ -231,10 +240,19 @@ StepReport Sync::step(const data::Batch& batch) {
       optimizer_->step();
   }
   report.update_s = phases_.end_of("update", start);
-  tally_.finish(report);
   report.noise = noise_.finish(report.weight);
   tell_of_noise(report);
   return report;
+}
+
+// Everything is done again, in the same order on all ranks, sums of gradients and statistics of
+// batch normalization included: so no rank waits for one that does something else. Weights are the
+// same, random numbers are drawn by the number of the step, and no update is made.
+FoundFault Sync::run_again(const data::Batch& batch) {
+  FaultWatch watch(*network_, context_->training_data());
+  const bool again = !has_finite_numbers(step(batch));
+  return found_fault(communicator_, watch.found(), again,
+                     context_->recipe().training.accumulate > 1);
 }
 
 // Where the first update that is to be measured can't be, others can't either, but for the rest of
@@ -259,7 +277,12 @@ void Sync::run() {
         rows_.reset();
         if (timeline != nullptr) rows_.emplace(*timeline, model_->reducer());
       },
-      [this](const data::Batch& batch) { return step(batch); });
+      [this](const data::Batch& batch) {
+        StepReport report = step(batch);
+        if (!has_finite_numbers(report) && context_->ends_at_faults())
+          report.fault = run_again(batch);
+        return report;
+      });
 }
 
 State Sync::state() {
