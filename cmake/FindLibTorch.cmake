@@ -1,8 +1,11 @@
 # Finds LibTorch without asking for the CUDA toolkit, as the wheel's own TorchConfig would.
 #
 # Looked for, in this order: LIBTORCH_ROOT (variable or environment: a LibTorch folder, or
-# site-packages/torch of a Python), CMAKE_PREFIX_PATH, the private folder of tools/setup.sh.
+# site-packages/torch of a Python), CMAKE_PREFIX_PATH, the private folder of tools/setup.sh, of which
+# that with CUDA (tools/setup.sh --cuda) comes first.
 # Makes the target convoy::libtorch. Needs LibTorch 2.1 or newer with the C++11 ABI.
+# LibTorch_CUDA says whether it has CUDA: programs are linked with its libraries for CPUs either way,
+# and load libtorch_cuda.so when a GPU is asked for (src/train/compute/gpu.h).
 
 set(_hints ${LIBTORCH_ROOT} $ENV{LIBTORCH_ROOT})
 foreach(prefix IN LISTS CMAKE_PREFIX_PATH)
@@ -15,7 +18,7 @@ elseif(DEFINED ENV{XDG_CACHE_HOME})
 else()
   set(_private $ENV{HOME}/.cache/convoy)
 endif()
-list(APPEND _hints ${_private}/torch-2.11.0/torch)
+list(APPEND _hints ${_private}/torch-2.11.0-cuda/torch ${_private}/torch-2.11.0/torch)
 
 set(_named ${LIBTORCH_ROOT} $ENV{LIBTORCH_ROOT})
 if(_named)
@@ -59,6 +62,16 @@ file(STRINGS ${LibTorch_C10} _cxx11 REGEX "__cxx11" LIMIT_COUNT 1)
 if(NOT _cxx11)
   message(FATAL_ERROR "LibTorch in ${LibTorch_ROOT_DIR} was built with the old C++ ABI "
     "(_GLIBCXX_USE_CXX11_ABI=0). Take the 'cxx11 ABI' download, or a PyPI wheel of torch 2.6 or newer.")
+endif()
+
+set(LibTorch_CUDA OFF)
+set(_with "without CUDA: device = \"cuda\" needs another one, see tools/setup.sh --cuda")
+if(EXISTS ${LibTorch_ROOT_DIR}/lib/libtorch_cuda.so)
+  set(LibTorch_CUDA ON)
+  set(_with "with CUDA")
+endif()
+if(NOT LibTorch_FIND_QUIETLY)
+  message(STATUS "LibTorch ${LibTorch_VERSION} in ${LibTorch_ROOT_DIR}, ${_with}")
 endif()
 
 if(NOT TARGET convoy::libtorch)

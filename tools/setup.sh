@@ -4,7 +4,8 @@
 #
 #   tools/setup.sh            what the programs need
 #   tools/setup.sh --tests    also what ./test.sh needs
-#   tools/setup.sh --list     only says what it would add (also with --tests); alias --dry-run
+#   tools/setup.sh --cuda     a LibTorch with CUDA, for GPUs, instead of the one for CPUs (docs/install.md)
+#   tools/setup.sh --list     only says what it would add (also with the others); alias --dry-run
 #
 # CONVOY_DEPS   the private folder (default: ${XDG_CACHE_HOME:-~/.cache}/convoy)
 # LIBTORCH_ROOT a LibTorch or Python torch folder of yours: it is used and nothing is fetched
@@ -14,6 +15,12 @@ readonly TORCH_VERSION=2.11.0
 # What torch 2.11.0 was built with; its libtorch_cpu.so loads these two libraries of CUDA even on a
 # machine without a GPU.
 readonly TORCH_WHEELS=("torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+# With --cuda, what its libtorch_cuda.so loads besides: the versions that the wheel of torch 2.11.0 asks for. A driver
+# that knows CUDA 13.0 is the machine's matter.
+readonly CUDA_WHEELS=(nvidia-cudnn-cu13==9.19.0.56 nvidia-cusparselt-cu13==0.8.0 nvidia-nccl-cu13==2.28.9
+  nvidia-nvshmem-cu13==3.4.5 nvidia-cublas==13.1.0.3 nvidia-cuda-nvrtc==13.0.88 nvidia-cufft==12.0.0.61
+  nvidia-cufile==1.15.1.6 nvidia-curand==10.4.0.35 nvidia-cusolver==12.0.4.66 nvidia-cusparse==12.6.3.3
+  nvidia-nvjitlink==13.0.88 nvidia-nvtx==13.0.85)
 readonly PACKAGES=(
   g++ clang-19 cmake ninja-build ccache mold git ca-certificates python3 python3-pip
   openmpi-bin libopenmpi-dev openssh-client
@@ -37,13 +44,14 @@ readonly TEST_WHEELS=(tensorboard==2.20.0 protobuf==6.33.0 absl-py==2.3.1 numpy=
 
 say() { echo "setup: $*"; }
 
-tests=false list=false
+tests=false list=false cuda=false
 for argument in "$@"; do
   case $argument in
     --tests) tests=true ;;
+    --cuda) cuda=true ;;
     --list | --dry-run) list=true ;;
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; there are --tests, --list, --dry-run and --help" >&2
+    *) echo "setup: unknown option '$argument'; there are --tests, --cuda, --list, --dry-run and --help" >&2
        exit 2 ;;
   esac
 done
@@ -137,15 +145,21 @@ disable_services() {
 
 has_libtorch() {
   [[ -e $1/lib/libtorch_cpu.so && -e $1/lib/libc10.so &&
-    -e $1/include/torch/csrc/api/include/torch/torch.h ]]
+    -e $1/include/torch/csrc/api/include/torch/torch.h ]] || return 1
+  ! $cuda || [[ -e $1/lib/libtorch_cuda.so ]]
 }
 
-# Removes what a C++ program on CPUs does not load: half of the wheel.
+# Removes what a C++ program on CPUs does not load: half of the wheel. With --cuda only what Python alone does.
 trim() {
   local folder=$1
   rm -rf "${folder:?}"/{bin,functorch,torchgen}
   find "$folder/torch" -mindepth 1 -maxdepth 1 ! -name include ! -name lib ! -name share \
     -exec rm -rf {} +
+  if $cuda; then
+    find "$folder/torch/lib" -mindepth 1 -maxdepth 1 -name 'libtorch_python*' -delete
+    chmod 755 "$folder"
+    return
+  fi
   find "$folder/torch/lib" -mindepth 1 -maxdepth 1 \( -name 'libtorch_cuda*' \
     -o -name 'libc10_cuda*' -o -name 'libtorch_nvshmem*' -o -name 'libcaffe2_nvrtc*' \
     -o -name 'libtorch_python*' -o -name 'libtorch.so' -o -name 'libtorch_global_deps*' \
@@ -159,11 +173,18 @@ trim() {
 
 fetch_libtorch() {
   local deps=${CONVOY_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/convoy}
-  local home=$deps/torch-$TORCH_VERSION
+  local home=$deps/torch-$TORCH_VERSION wheels=("${TORCH_WHEELS[@]}") size="600 MB to download, 1 GB unpacked"
+  local missing="no lib/libtorch_cpu.so with its headers"
+  if $cuda; then
+    home+=-cuda
+    wheels+=("${CUDA_WHEELS[@]}")
+    size="2.5 GB to download, 5 GB unpacked"
+    missing="no lib/libtorch_cuda.so, or not the rest of a LibTorch with CUDA"
+  fi
   if [[ -n ${LIBTORCH_ROOT:-} ]]; then
     if ! has_libtorch "$LIBTORCH_ROOT"; then
-      echo "setup: LIBTORCH_ROOT is $LIBTORCH_ROOT, but that folder holds no lib/libtorch_cpu.so with" \
-        "its headers. Name a LibTorch folder or the torch folder of a Python, or unset it." >&2
+      echo "setup: LIBTORCH_ROOT is $LIBTORCH_ROOT, but that folder holds $missing. Name a LibTorch folder or" \
+        "the torch folder of a Python, or unset it." >&2
       exit 2
     fi
     say "LibTorch: yours in $LIBTORCH_ROOT"
@@ -174,7 +195,7 @@ fetch_libtorch() {
     return
   fi
   if $list; then
-    say "would fetch LibTorch $TORCH_VERSION (about 600 MB to download, 1 GB unpacked) into $home"
+    say "would fetch LibTorch $TORCH_VERSION (about $size) into $home"
     return
   fi
   if ! python3 -m pip --version >/dev/null 2>&1; then
@@ -190,14 +211,14 @@ fetch_libtorch() {
   local partial
   partial=$(mktemp -d "$deps/.partial-XXXXXX")
   trap 'rm -rf "'"$partial"'"' EXIT
-  say "LibTorch: fetching $TORCH_VERSION (about 600 MB) into $home"
+  say "LibTorch: fetching $TORCH_VERSION (about ${size%%,*}) into $home"
   # The wheel's Python version does not matter to C++; a fixed one gives everybody the same files.
   python3 -m pip install --quiet --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
     --root-user-action ignore --only-binary :all: --python-version 3.12 \
-    --target "$partial" "${TORCH_WHEELS[@]}"
+    --target "$partial" "${wheels[@]}"
   trim "$partial"
   if ! has_libtorch "$partial/torch"; then
-    echo "setup: the torch $TORCH_VERSION wheel for this machine ($(uname -m)) holds no LibTorch" >&2
+    echo "setup: of the torch $TORCH_VERSION wheel for this machine ($(uname -m)) there is $missing" >&2
     exit 1
   fi
   rm -rf "$home"

@@ -59,33 +59,23 @@ void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
   buckets_.clear();
   statistics_.bytes = 0;
   statistics_.buckets = plan.size();
-  // In memory that the other ranks of this host reach: they reduce it in place. Buckets begin at
-  // cache lines.
-  std::vector<std::size_t> begins{0};
-  for (const auto& members : plan) {
-    std::size_t bytes = 0;
-    for (std::size_t i : members) bytes += items[i].bytes;
-    begins.push_back(begins.back() + (bytes + 63) / 64 * 64);
-  }
-  const comm::RegisteredMemory memory = communicator_.allocate(begins.back());
   for (const auto& members : plan) {
     Bucket& bucket = buckets_.emplace_back();
     bucket.members = members;
     bucket.missing = members.size();
-    std::int64_t elements = 0;
-    for (std::size_t i : members) elements += parameters_[i].tensors[0].numel();
-    // Host memory: for a parameter on a GPU this is the staging buffer. Gradients that alias it
-    // keep it alive.
-    bucket.flat = at::from_blob(
-        memory.bytes().data() + begins[buckets_.size() - 1], {elements}, [memory](void*) {},
-        torch::TensorOptions().dtype(wire_type(members.front())));
+  }
+  std::vector<std::size_t> bytes;
+  for (const BucketItem& item : items) bytes.push_back(item.bytes);
+  make_memory(plan, bytes);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
     // Sums of float16 could overflow before they are divided.
     if (options_.averaging != Averaging::sum && bucket.flat.scalar_type() != at::kHalf) {
       bucket.operation = comm::ReduceOp::average;
     }
     std::int64_t offset = 0;
-    for (std::size_t i : members) {
-      parameters_[i].bucket = buckets_.size() - 1;
+    for (std::size_t i : bucket.members) {
+      parameters_[i].bucket = b;
       parameters_[i].slot = view_like(bucket.flat, offset, parameters_[i].tensors[0]);
       offset += parameters_[i].tensors[0].numel();
     }

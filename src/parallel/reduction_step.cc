@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/hold.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "parallel/channels.h"
@@ -33,9 +32,11 @@ std::string without_gradient(const std::string& rank, const std::string& names) 
 }
 
 ReductionStep::ReductionStep(comm::Communicator communicator,
-                             std::vector<std::vector<NamedTensor>> sources, ReducerOptions options)
+                             std::vector<std::vector<NamedTensor>> sources, ReducerOptions options,
+                             std::unique_ptr<DeviceCopies> copies)
     : communicator_(std::move(communicator)),
       options_(std::move(options)),
+      copies_(std::move(copies)),
       samples_(sources.size()) {
   if (sources.empty() || options_.bucket_bytes == 0) {
     throw UsageError("a gradient reducer needs at least one source and a bucket size above 0");
@@ -54,6 +55,7 @@ ReductionStep::ReductionStep(comm::Communicator communicator,
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // backward meets the last layers first
   if (!options_.order.empty()) order = given_order();
+  choose_memory();
   make_buckets(order);
 }
 
@@ -117,6 +119,7 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   arrival_.push_back(i);
   copy_to_bucket(i);
   if (--buckets_[p.bucket].missing == 0) start(p.bucket);
+  if (copies_) reduce_what_has_arrived();
   communicator_.advance();
   report_reductions();
 }
@@ -156,12 +159,12 @@ void ReductionStep::copy_to_bucket(std::size_t i) {
     } else if (s == 0 && same_memory(grad, p.slot)) {
       statistics_.in_place_bytes += p.slot.nbytes();
       if (scale != 1) p.slot.mul_(scale);
-    } else if (s == 0 && grad.is_cpu()) {
+    } else if (s == 0 && grad.device() == p.slot.device()) {
       copy_scaled(p.slot, grad, scale);
     } else if (s == 0) {
       p.slot.copy_(grad).mul_(scale);
     } else {
-      p.slot.add_(grad.to(at::kCPU), scale);
+      p.slot.add_(grad.to(p.slot.device()), scale);
     }
   }
   statistics_.copy_seconds += seconds_since(start);
@@ -178,17 +181,6 @@ void ReductionStep::keep_gradient_apart(std::size_t i) {
     at::Tensor& grad = tensor.mutable_grad();
     if (grad.defined() && same_memory(grad, p.slot)) grad = grad.clone();
   }
-}
-
-void ReductionStep::start(std::size_t bucket) {
-  Bucket& b = buckets_[bucket];
-  if (observer_) {
-    b.started = Clock::now();
-    b.reported = false;
-  }
-  hold_at("allreduce");
-  b.reduction = communicator_.start_allreduce(
-      buffer_of(b.flat), b.operation, {channels::kBuckets, static_cast<std::uint16_t>(bucket)});
 }
 
 // Those that are done by now, and were not when this was called before.
@@ -271,8 +263,7 @@ void ReductionStep::complete(const std::vector<bool>& used) {
   const double weight = control_[0];
   const bool rescale = options_.averaging != Averaging::sum && weight != communicator_.size();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    wait_for(buckets_[b].reduction);
-    report_reductions();
+    receive(b);
     if (rescale && weight > 0) buckets_[b].flat.mul_(communicator_.size() / weight);
     write_gradients(b, used);
   }

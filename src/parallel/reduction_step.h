@@ -6,12 +6,14 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "convoy/comm/communicator.h"
 #include "convoy/parallel/gradient_reducer.h"
+#include "parallel/device_copies.h"
 
 namespace convoy::parallel {
 
@@ -22,8 +24,11 @@ std::string without_gradient(const std::string& rank, const std::string& names);
 // finish. Or drain alone. One thread at a time.
 class ReductionStep {
  public:
+  // Gradients on a device travel through the memory of the host by `copies`: null, by those of the
+  // device that the parameters of the first source are on, where they are on one and there is
+  // somebody to send them to.
   ReductionStep(comm::Communicator communicator, std::vector<std::vector<NamedTensor>> sources,
-                ReducerOptions options);
+                ReducerOptions options, std::unique_ptr<DeviceCopies> copies = nullptr);
 
   std::size_t sources() const { return samples_.size(); }
   std::size_t parameters() const { return parameters_.size(); }
@@ -72,9 +77,11 @@ class ReductionStep {
   };
   struct Bucket {
     std::vector<std::size_t> members;
-    at::Tensor flat;
+    at::Tensor flat;     // where gradients are gathered
+    at::Tensor travels;  // what is reduced: the same memory, or the host's where there are copies_
     comm::ReduceOp operation = comm::ReduceOp::sum;
-    std::size_t missing = 0;  // parameters that are not in `flat` yet
+    std::size_t missing = 0;                   // parameters that are not in `flat` yet
+    std::unique_ptr<DeviceCopies::Copy> copy;  // from `flat`, until the reduction begins
     comm::Operation reduction;
     Clock::time_point started;
     bool reported = true;  // to the observer
@@ -87,7 +94,10 @@ class ReductionStep {
 
   std::vector<std::size_t> given_order();
   at::ScalarType wire_type(std::size_t i) const;
+  void choose_memory();
   void make_buckets(const std::vector<std::size_t>& order);
+  void make_memory(const std::vector<std::vector<std::size_t>>& plan,
+                   const std::vector<std::size_t>& bytes);
   void agree_on_nominal_samples();
   double scale_of(std::size_t source) const;
   void begin(Control mine);
@@ -95,6 +105,9 @@ class ReductionStep {
   void copy_to_bucket(std::size_t i);
   void keep_gradient_apart(std::size_t i);
   void start(std::size_t bucket);
+  void reduce(std::size_t bucket);
+  void reduce_what_has_arrived();
+  void receive(std::size_t bucket);
   void report_reductions();
   std::vector<std::size_t> missing_parameters();
   bool contributes(std::size_t source, std::size_t i) const;
@@ -110,6 +123,10 @@ class ReductionStep {
   ReducerOptions options_;
   std::vector<Parameter> parameters_;
   std::vector<NamedTensor> frozen_;
+  // Where buckets are: on this device; with copies_, by which they go to the host and come back,
+  // else with nobody to send them to. Nothing: in memory of the host that is reduced as it lies.
+  std::optional<at::Device> device_;
+  std::unique_ptr<DeviceCopies> copies_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> arrival_;  // of the current step
   bool order_is_measured_ = false;

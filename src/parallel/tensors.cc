@@ -58,7 +58,8 @@ void convert_scaled(at::TensorIteratorBase& elements, float scale) {
 }  // namespace
 
 void copy_scaled(at::Tensor& to, const at::Tensor& from, double scale) {
-  if (to.scalar_type() == from.scalar_type()) {
+  // A device converts each element as it is written.
+  if (to.scalar_type() == from.scalar_type() || !to.is_cpu()) {
     // In double, which leaves the result's type alone: as bfloat16, 1/3 would be 0.2% too large.
     at::mul_out(to, from, at::scalar_tensor(scale, at::kDouble));
     return;

@@ -18,8 +18,8 @@ comm::Buffer buffer_of(const at::Tensor& tensor);
 at::Tensor view_like(const at::Tensor& flat, std::int64_t offset, const at::Tensor& like);
 
 // to = from * scale, element by element, in one pass: neither a conversion nor different strides
-// make a temporary tensor. `to` and `from` are CPU tensors of the same shape; `from` has the type
-// of `to`, or is float32 where that is of another floating-point type.
+// make a temporary tensor. `to` and `from` are of the same shape and on the same device; `from` has
+// the type of `to`, or is float32 where that is of another floating-point type.
 void copy_scaled(at::Tensor& to, const at::Tensor& from, double scale);
 
 }  // namespace convoy::parallel

@@ -12,6 +12,7 @@
 #include "convoy/train/compute.h"
 #include "convoy/train/trainer.h"
 #include "train/check_inference.h"
+#include "train/compute/batch_stage.h"
 #include "train/evaluation_mode.h"
 #include "train/outcome.h"
 #include "train/rank_work.h"
@@ -178,8 +179,11 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
   const auto start = Clock::now();
   const comm::Communicator& all = what.all;
   check_same_data(all, *dataset, "data.validation");
-  const auto source = open_evaluation(
-      dataset, {what.recipe, what.task, what.arrangement, what.compute.layout()}, how.on_skip);
+  const auto source = open_evaluation(dataset,
+                                      {what.recipe, what.task, what.arrangement,
+                                       what.compute.layout(), 1, what.compute.batch_memory()},
+                                      how.on_skip);
+  Prefetch batches(what.compute.stage(), *source);
 
   const EvaluationMode mode(what.strategy.module());
   const torch::NoGradGuard no_grad;
@@ -195,11 +199,12 @@ Evaluation evaluate(const Evaluated& what, const std::shared_ptr<const data::Dat
     if (how.between_batches) how.between_batches();
     const std::size_t left = source->batches_left();
     const data::Batch* batch = nullptr;
-    if (!vote.failed()) outcome = outcome_of([&] { batch = source->next(); });
+    if (!vote.failed()) outcome = outcome_of([&] { batch = batches.next(); });
     // Who has none takes part with nothing once more: the others don't know of it yet.
     const bool read = outcome[0] == kDone;
     if (!read) batch = &nothing;
     if (!vote.goes_on(left, read) || batch == nullptr || left == 0) break;
+    batches.look_ahead();
     std::vector<double> own(sums.size());
     const bool counts_here = what.strategy.infer(
         what.task, what.compute, *batch, [&](const TensorList& outputs, const TaskBatch& rows) {

@@ -10,6 +10,7 @@
 
 #include "convoy/base/error.h"
 #include "train/check_inference.h"
+#include "train/compute/batch_stage.h"
 #include "train/evaluation_mode.h"
 #include "train/rank_work.h"
 #include "train/same_everywhere.h"
@@ -185,8 +186,11 @@ void predict(const Evaluated& what, const std::shared_ptr<const data::Dataset>& 
              const UseAnswers& use, const PredictionOptions& options) {
   const comm::Communicator& all = what.all;
   check_same_data(all, *dataset, "the data to predict");
-  const auto source = open_evaluation(
-      dataset, {what.recipe, what.task, what.arrangement, what.compute.layout()}, options.on_skip);
+  const auto source = open_evaluation(dataset,
+                                      {what.recipe, what.task, what.arrangement,
+                                       what.compute.layout(), 1, what.compute.batch_memory()},
+                                      options.on_skip);
+  Prefetch batches(what.compute.stage(), *source);
   Labels labels(what, *dataset);
   if (all.rank() == 0 && options.on_note && !dataset->classes().empty() &&
       !labels.unknown().empty())
@@ -204,7 +208,8 @@ void predict(const Evaluated& what, const std::shared_ptr<const data::Dataset>& 
       return "";
     });
   };
-  while (const data::Batch* const batch = source->next()) {
+  while (const data::Batch* const batch = batches.next()) {
+    batches.look_ahead();
     Answers answers = gathered(all, answers_of(what, labels.known(*batch), most));
     on_rank_0_use([&] { in_order.add(std::move(answers)); });
   }

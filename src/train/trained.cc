@@ -90,7 +90,7 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
 Trained::Trained(const comm::World& world, const Registry& registry, const TrainedSource& source)
     : world_(world),
       source_(for_ranks(world, registry, source)),
-      compute_(source_.recipe),
+      compute_(source_.recipe, world.local_rank()),
       task_(registry.make_task(source_.recipe)),
       strategy_(registry.make_strategy(source_.recipe.strategy)) {
   const Recipe& r = recipe();

@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
 #include "train/checkpoint/resume.h"
+#include "train/compute/gpu.h"
 #include "train/diverged.h"
 #include "train/finite.h"
 #include "train/run/saved_score.h"
@@ -328,7 +329,18 @@ Trainer::Trainer(const comm::World& world, const Registry& registry, const Recip
                  TrainerOptions options)
     : impl_(std::make_unique<Impl>(world, registry, recipe, std::move(options))) {}
 Trainer::~Trainer() = default;
-RunResult Trainer::run() { return impl_->run(); }
+RunResult Trainer::run() {
+  try {
+    return impl_->run();
+  } catch (const c10::OutOfMemoryError& error) {
+    const torch::Device device = impl_->compute().device();
+    if (device.is_cpu()) throw;
+    const comm::World& world = impl_->world();
+    const std::string who =
+        "rank " + std::to_string(world.rank()) + " on " + world.host(world.rank());
+    throw Failure(out_of_memory_text(device, who, error));
+  }
+}
 torch::nn::Module& Trainer::module() const { return impl_->module(); }
 
 }  // namespace convoy::train

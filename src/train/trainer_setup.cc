@@ -8,6 +8,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/resume_rules.h"
 #include "train/checkpoint/run_files.h"
+#include "train/compute/gpu.h"
 #include "train/finite.h"
 #include "train/run/place.h"
 #include "train/run/saved_score.h"
@@ -33,6 +34,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks({.processes = world_.local_size()});
   check_same_recipe(all(), print_recipe(recipe_, false));
+  open_device(recipe_.device, world_.local_rank());
   const bool automatic = recipe_.automatic();
   // Planning takes long. All that it may choose has the folder on rank 0.
   if (automatic) take_folder(0);
@@ -163,7 +165,8 @@ void Trainer::Impl::greet() {
                    .resumed_from = inputs_->origin ? inputs_->origin->path : "",
                    .seconds_before = seconds_before_,
                    .metrics = evaluated_metrics(),
-                   .best = inputs_->best},
+                   .best = inputs_->best,
+                   .device = compute().device()},
                   recipe_, world_, moment_);
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -218,6 +220,72 @@ TEST(Loader, TheCallerMayWriteIntoABatchAndItsMemoryIsUsedAgain) {
     EXPECT_EQ(seen.pixels, clean.pixels);
   }
   EXPECT_LE(memory.size(), options.ahead + 2);
+}
+
+// Through the ends of epochs and a seek: what is shown before it comes is what comes.
+TEST(Loader, TheUpcomingBatchIsTheNext) {
+  LoaderOptions options = batches_of(4, 0, 1, 2);
+  Loader loader(small_images(10), random_crops(), options);
+  EXPECT_EQ(loader.upcoming(), nullptr);  // nothing is asked for yet
+  std::set<std::uint64_t> numbers;
+  int shown = 0;
+  for (int batch = 0; batch < 12; ++batch) {
+    if (batch == 7) loader.seek({5, 0, {{0, 4}}});
+    if (batch == 7) EXPECT_EQ(loader.upcoming(), nullptr);
+    // Where it is made, which takes no time to speak of: at the end of an epoch it never is.
+    const auto begin = Clock::now();
+    while (batch > 0 && batch != 7 && loader.statistics().ready == 0 && !loader.epoch_over() &&
+           seconds_since(begin) < convoy::test::patience_s()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const Batch* const upcoming = loader.upcoming();
+    if (loader.epoch_over()) EXPECT_EQ(upcoming, nullptr);
+    const Pixels early = upcoming == nullptr
+                             ? Pixels()
+                             : Pixels(upcoming->images.begin(), upcoming->images.end());
+    const std::uint64_t number = upcoming == nullptr ? 0 : upcoming->number;
+    const float* const memory = upcoming == nullptr ? nullptr : upcoming->images.data();
+    const Batch* const next = loader.next();
+    if (next == nullptr) continue;
+    EXPECT_TRUE(numbers.insert(next->number).second) << next->number << " is that of two batches";
+    if (upcoming == nullptr) continue;
+    ++shown;
+    EXPECT_EQ(next->number, number);
+    EXPECT_EQ(next->images.data(), memory);
+    EXPECT_EQ(Pixels(next->images.begin(), next->images.end()), early);
+  }
+  EXPECT_GE(shown, 4);
+}
+
+TEST(Loader, BatchesAreMadeInMemoryThatIsGiven) {
+  LoaderOptions options = batches_of(4);
+  options.ahead = 1;
+  std::set<const std::byte*> given;
+  std::size_t freed = 0;
+  options.memory = [&](std::size_t bytes) {
+    EXPECT_EQ(bytes, 4 * 3 * 6 * 6 * sizeof(float));
+    auto* const memory = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+    given.insert(memory);
+    return std::shared_ptr<std::byte>(memory, [&freed](std::byte* of_loader) {
+      ++freed;
+      std::free(of_loader);
+    });
+  };
+  Seen seen, usual;
+  {
+    Loader loader(small_images(10), {}, options);
+    EXPECT_EQ(given.size(), options.ahead + 2);
+    while (const Batch* batch = loader.next()) {
+      EXPECT_TRUE(given.contains(batch->bytes.data()));
+      seen.add(*batch);
+    }
+    EXPECT_EQ(freed, 0u);
+  }
+  EXPECT_EQ(freed, given.size());
+  options.memory = {};
+  Loader loader(small_images(10), {}, options);
+  while (const Batch* batch = loader.next()) usual.add(*batch);
+  EXPECT_EQ(seen.pixels, usual.pixels);
 }
 
 TEST(Loader, ChannelsLastHoldsTheSameNumbers) {

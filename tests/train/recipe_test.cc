@@ -53,6 +53,19 @@ TEST_F(RecipeTest, TasksHaveKeys) {
             std::string::npos);
 }
 
+TEST_F(RecipeTest, DevicesAreNamedAsTheyAreTaken) {
+  EXPECT_EQ(parse(kGood).device, "cpu");
+  EXPECT_FALSE(parse(kGood).tf32);
+  for (const std::string device : {"cpu", "cuda", "cuda:1"})
+    EXPECT_EQ(parse(kGood, {"device=\"" + device + "\"", "tf32=true"}).device, device);
+  for (const std::string wrong : {"gpu", "cuda:", "cuda:-1", "cuda:one"}) {
+    const std::string problem = problems(kGood, {"device=\"" + wrong + "\""});
+    EXPECT_NE(problem.find("device is '" + wrong + "'; it can be cpu, cuda, or cuda:N"),
+              std::string::npos)
+        << problem;
+  }
+}
+
 TEST_F(RecipeTest, AKeyWithoutItsTableAndATextWithoutQuotesAreFound) {
   EXPECT_NE(
       problems(kGood, {"lr=0.1"}).find("lr: there is no such key; did you mean optimizer.lr?"),

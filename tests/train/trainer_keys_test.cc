@@ -39,6 +39,7 @@ std::vector<Change> changes(const std::string& folder) {
       {"threads", {"threads=2"}},
       {"precision", {"precision=float32"}},
       {"device", {"device=cpu"}},  // cuda is not everywhere
+      {"tf32", {"tf32=true"}},
       {"model.name", {"model.name=small2"}, "model.name is \"small2\""},
       {"model.classes", {"model.classes=3"}},
       {"model.classes", {"model.classes=4"}, "fc.bias is [3] in the file, [4] in the model"},

@@ -56,6 +56,9 @@ struct Batch {
   Layout layout = Layout::planar;
   Pixel pixel = Pixel::f32;
   int views = 1;  // images per sample (Crop::ten)
+  // Tells batches of a source apart: each that it makes has a number of its own, as upcoming() and
+  // as next() give it. 0: the source doesn't number them.
+  std::uint64_t number = 0;
 
   std::size_t size() const { return samples.size(); }
 };
@@ -92,6 +95,11 @@ class SampleSource {
   // skipped). The memory is valid until the next call of next() or seek(), and may be written to.
   // Throws Failure or UsageError for data that can't be used.
   virtual const Batch* next() = 0;
+  // Gives the batch that the next call of next() is going to return, where it is made by now: to
+  // bring it to a device beside other work. Null where it isn't, where that call ends an epoch, and
+  // from sources that can't tell. Doesn't wait. What it gives is valid until that call; the memory
+  // of the batch also as long as next() says, unless seek() is called before.
+  virtual const Batch* upcoming() { return nullptr; }
 
   // Says where training is once the batch last returned is done with: epoch and what is consumed,
   // without what was only prepared. At the end of an epoch all of it counts as consumed, with what

@@ -59,6 +59,7 @@ class StoreSource final : public SampleSource {
   // Also takes a position of a Loader in the middle of an epoch.
   void seek(const Position& position) override;
   const Batch* next() override;
+  const Batch* upcoming() override;
   Position position() const override;
   bool epoch_over() const override;
   SourceStatistics statistics() const override;

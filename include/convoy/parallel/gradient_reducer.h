@@ -107,6 +107,10 @@ struct NamedTensor {
 // counts once. Sparse gradients are not supported, nor types other than float32, float64, float16
 // and bfloat16.
 //
+// Parameters may be on a GPU. Buckets are in its memory then, and reach other ranks through pinned
+// memory of the host, copied beside the backward pass; .grad is complete for what the calling
+// thread has the GPU do after backward returned.
+//
 // A function may call backward in its own backward, to compute layers again: the pass around it
 // ends the step. Each parameter gets its gradient in one of them only. With allow_unused such a
 // pass is an error if it comes first and brings some of the gradients alone.

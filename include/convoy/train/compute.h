@@ -5,7 +5,10 @@
 
 #include <torch/torch.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 
 #include "convoy/data/sample_source.h"
@@ -15,10 +18,14 @@
 
 namespace convoy::train {
 
+class BatchStage;
+
 class Compute {
  public:
-  // Throws UsageError when this LibTorch lacks the device.
-  explicit Compute(const Recipe& recipe);
+  // Of ranks of a host that take any GPU, each takes the one that its number in the host says. What
+  // the recipe says of the arithmetic of GPUs is so for the whole process from then on. Throws
+  // UsageError where the device isn't there, or not for this LibTorch.
+  explicit Compute(const Recipe& recipe, int local_rank = 0);
 
   const torch::Device& device() const { return device_; }
   data::Layout layout() const { return layout_; }
@@ -26,11 +33,18 @@ class Compute {
   // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
   void place(torch::nn::Module& network) const;
   // Gives a batch as tensors, [size * views, ...]: without a copy on the CPU where batch and
-  // network are in float32, so valid as long as the batch.
+  // network are in float32, so valid as long as the batch. On another device what was brought there
+  // ahead of need is used.
   torch::Tensor images(const data::Batch& batch) const;
   torch::Tensor labels(std::span<const std::int64_t> labels) const;
   // Gives one blank image for a rank that has none.
   torch::Tensor blank(const data::Shape& shape) const;
+
+  // Is for data::LoaderOptions::memory: memory from which the device copies by itself. Empty for
+  // the CPU, and the loader's own memory does.
+  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> batch_memory() const;
+  // Brings batches to the device ahead of need (train/compute/batch_stage.h); null for the CPU.
+  const std::shared_ptr<BatchStage>& stage() const { return stage_; }
 
   // Is for the forward pass: hold it that long.
   Autocast autocast() const { return Autocast(autocast_, device_.type()); }
@@ -40,6 +54,7 @@ class Compute {
   at::ScalarType type_;
   bool autocast_;
   data::Layout layout_;
+  std::shared_ptr<BatchStage> stage_;
 };
 
 }  // namespace convoy::train

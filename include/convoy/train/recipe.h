@@ -188,7 +188,8 @@ struct Recipe {
   std::int64_t seed = 1;
   std::int64_t threads = 0;
   std::string precision = "float32";
-  std::string device = "cpu";
+  std::string device = "cpu";  // or "cuda", or "cuda:1"
+  bool tf32 = false;
   ModelRecipe model;
   DataRecipe data;
   TaskRecipe task;

@@ -97,6 +97,12 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
   row["parameters_per_rank"] = static_cast<std::int64_t>(r.parameters.most);
   row["peak_memory_bytes"] =
       r.memory.most > 0 ? Json(static_cast<std::uint64_t>(r.memory.most)) : Json(nullptr);
+  if (recipe.device != "cpu") {
+    row["device"] = recipe.device;
+    row["peak_device_memory_bytes"] =
+        r.device_memory.most > 0 ? Json(static_cast<std::uint64_t>(r.device_memory.most))
+                                 : Json(nullptr);
+  }
   return row;
 }
 
@@ -155,6 +161,8 @@ void print(const StepSettings& settings, const train::Recipe& recipe, const Step
   print_bytes(r);
   std::printf("  parameters of a rank %lld, memory %s\n", static_cast<long long>(r.parameters.most),
               r.memory.most > 0 ? bytes_text(r.memory.most).c_str() : "not known");
+  if (r.device_memory.most > 0)
+    std::printf("  memory of its GPU %s\n", bytes_text(r.device_memory.most).c_str());
   if (!settings.timeline.empty()) {
     std::printf("  timeline of %d steps in %s\n", kTimelineSteps, settings.timeline.c_str());
   }

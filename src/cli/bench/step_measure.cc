@@ -14,6 +14,7 @@
 #include "convoy/comm/threads.h"
 #include "convoy/train/rehearsal.h"
 #include "convoy/train/timeline.h"
+#include "train/compute/gpu.h"
 #include "train/planning/stopwatch.h"
 
 namespace convoy::cli {
@@ -227,8 +228,13 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings,
   const double seconds = largest(world, warm_up(training));
   result.memory = spread_of(world, static_cast<double>(peak_memory()));
   std::int64_t parameters = 0;
-  for (const torch::Tensor& parameter : training.strategy().module().parameters())
+  torch::Device device = torch::kCPU;
+  for (const torch::Tensor& parameter : training.strategy().module().parameters()) {
     parameters += parameter.numel();
+    device = parameter.device();
+  }
+  const auto on_device = train::device_memory(device);
+  result.device_memory = spread_of(world, on_device ? static_cast<double>(on_device->peak) : 0.0);
   result.parameters = spread_of(world, static_cast<double>(parameters));
   const int steps = rounds_of(settings.seconds_per_phase, seconds);
   result.steps_per_phase = steps;
@@ -238,7 +244,9 @@ StepResult measure_step(const comm::World& world, const StepSettings& settings,
   const std::int64_t share =
       std::max<std::int64_t>(1, images_of_rank(recipe, world.rank(), world.size()));
   if (recipe.strategy == "sync") {
-    copy.emplace(independent_recipe(settings.words, share, result.threads, registry), registry);
+    train::Recipe alone = independent_recipe(settings.words, share, result.threads, registry);
+    if (device.is_cuda()) alone.device = device.str();  // this rank's: it is the first of its world
+    copy.emplace(alone, registry);
     copy->make_updates(kWarmUp + 1);
   }
   Together together(world, training, result);

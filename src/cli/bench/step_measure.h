@@ -68,6 +68,7 @@ struct StepResult {
   double group_sum_bytes = 0;
   Spread parameters;
   Spread memory;  // the most that a rank has had while it made steps, as the kernel counts; or 0
+  Spread device_memory;       // the same of a GPU's, as LibTorch counts; or 0
   InferenceResult inference;  // if it was asked for
 };
 

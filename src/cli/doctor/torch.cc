@@ -7,6 +7,7 @@
 
 #include "cli/doctor/rows.h"
 #include "cli/version.h"
+#include "train/compute/gpu.h"
 
 namespace convoy::cli {
 namespace {
@@ -43,16 +44,18 @@ Row math_libraries() {
 }
 
 Row cuda() {
-  if (torch::cuda::is_available()) {
-    return {"CUDA", RowStatus::ok, std::to_string(torch::cuda::device_count()) + " devices", ""};
+  if (const int gpus = train::gpus(); gpus > 0) {
+    return {"CUDA", RowStatus::ok, std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs"), ""};
   }
-  return {"CUDA", RowStatus::note,
-          "no device is usable with this LibTorch: training runs on the processor", ""};
+  return {"CUDA", RowStatus::note, "no GPU is usable: training runs on the processor",
+          train::gpu_problem()};
 }
 
 }  // namespace
 
 DoctorRows torch_rows() {
+  // First: once LibTorch is asked for its configuration it has the GPUs that it has then.
+  const Row gpus = cuda();
   return {{"LibTorch", RowStatus::ok, torch_version() + " (" + library_path() + ")", ""},
           {"LibTorch kernels", RowStatus::ok, at::get_cpu_capability(), ""},
           {"LibTorch threads", RowStatus::ok,
@@ -60,7 +63,7 @@ DoctorRows torch_rows() {
                " in this process; 'convoy run' gives each rank its share of the cores",
            ""},
           math_libraries(),
-          cuda()};
+          gpus};
 }
 
 }  // namespace convoy::cli

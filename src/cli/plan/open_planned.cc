@@ -13,6 +13,7 @@
 #include "convoy/base/random.h"
 #include "convoy/base/system.h"
 #include "convoy/train/registry.h"
+#include "train/compute/gpu.h"
 
 namespace convoy::cli {
 namespace {
@@ -55,6 +56,11 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
                      ", and a plan of batches trains on one rank: --set strategy=sync --set "
                      "grid.partitions=1 plans for data parallelism");
   }
+  if (recipe.device != "cpu" && recipe.device != "cuda") {
+    throw UsageError("device is \"" + recipe.device +
+                     "\", and trainings that are measured see one GPU each: say \"cuda\", and which "
+                     "GPUs there are with CUDA_VISIBLE_DEVICES");
+  }
   const auto task = registry.make_task(recipe);
   std::vector<KnownMetric> known;
   for (const train::Metric& metric : task->metrics())
@@ -79,10 +85,8 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
                                                    static_cast<double>(recipe.training.batch) /
                                                    static_cast<double>(planned.samples)
                                              : static_cast<double>(recipe.training.epochs);
-  if (recipe.device == "cuda") {
-    planned.gpus = gpu_names(static_cast<int>(torch::cuda::device_count()),
-                             environment("CUDA_VISIBLE_DEVICES"));
-  }
+  if (recipe.device == "cuda")
+    planned.gpus = gpu_names(train::gpus(), environment("CUDA_VISIBLE_DEVICES"));
   make_plain(recipe);
   // Levels of other validation data are other levels.
   planned.fingerprint =

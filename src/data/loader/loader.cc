@@ -41,12 +41,13 @@ struct Loader::Impl {
     batches_left = workers.planner().batches_per_epoch();
   }
 
-  const Batch* show(Slot& slot);
+  const Batch* show(Slot& slot, Batch& batch) const;
 
   SampleMaker maker;
   Layout layout;
   WorkerPool workers;
-  Batch batch;  // what next() returns
+  Batch current;  // what next() returns
+  Batch upcoming;
   std::uint64_t epoch = 0;
   std::size_t consumed = 0;
   std::vector<Range> begun;  // where the epoch was gone on with, if not at a beginning of its order
@@ -55,7 +56,8 @@ struct Loader::Impl {
   bool at_end = false;           // of the epoch
 };
 
-const Batch* Loader::Impl::show(Slot& slot) {
+const Batch* Loader::Impl::show(Slot& slot, Batch& batch) const {
+  batch.number = slot.number;
   batch.bytes = {slot.images.get(), slot.samples.size() * maker.sample_bytes()};
   if (maker.raw()) {
     batch.records = {slot.records.data(), slot.samples.size()};
@@ -120,7 +122,12 @@ const Batch* Loader::next() {
   my.consumed = slot.consumed;
   my.at_end = slot.last;
   my.batches_left = slot.batches_left;
-  return slot.ends_epoch ? nullptr : my.show(slot);
+  return slot.ends_epoch ? nullptr : my.show(slot, my.current);
+}
+
+const Batch* Loader::upcoming() {
+  Slot* const slot = impl_->workers.upcoming();
+  return slot == nullptr ? nullptr : impl_->show(*slot, impl_->upcoming);
 }
 
 Position Loader::position() const {

@@ -102,6 +102,11 @@ SampleMaker::SampleMaker(std::shared_ptr<const Dataset> dataset, const Transform
   sample_bytes_ = shape_.elements() * static_cast<std::size_t>(views_) * size_of(transform_.pixel);
 }
 
+Pixels SampleMaker::memory_for(std::size_t samples) const {
+  const std::size_t bytes = samples * sample_bytes_;
+  return options_.memory && bytes > 0 ? pixels_of(options_.memory(bytes)) : make_pixels(bytes);
+}
+
 void SampleMaker::make(Slot& slot, std::size_t place, Scratch& scratch) {
   struct GivesBack {
     ~GivesBack() { give_back(bytes); }

@@ -28,6 +28,8 @@ class SampleMaker {
   bool label_lists() const { return label_lists_; }
   Pixel pixel() const { return transform_.pixel; }
   std::size_t sample_bytes() const { return sample_bytes_; }
+  // Gives memory for the images of so many samples.
+  Pixels memory_for(std::size_t samples) const;
 
   // What a thread keeps from one sample to the next. Filled by the thread that uses it: memory
   // close to its core.

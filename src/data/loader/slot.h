@@ -9,14 +9,23 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace convoy::data {
 
 struct FreePixels {
-  void operator()(std::byte* memory) const { std::free(memory); }
+  std::shared_ptr<std::byte> owner = nullptr;  // of memory that somebody else has made
+  void operator()(std::byte* memory) const {
+    if (!owner) std::free(memory);
+  }
 };
 using Pixels = std::unique_ptr<std::byte[], FreePixels>;
+
+inline Pixels pixels_of(std::shared_ptr<std::byte> memory) {
+  std::byte* const bytes = memory.get();
+  return Pixels(bytes, FreePixels{std::move(memory)});
+}
 
 // Begins where SIMD kernels like it. Large batches lie in large pages, if the system has some:
 // workers write through a batch once and never come back, so every small page would be looked up
@@ -42,6 +51,7 @@ struct Slot {
   std::vector<char> bad;  // left out, by place in the batch; not vector<bool>: threads write beside
                           // each other
 
+  std::uint64_t number = 0;  // Batch::number
   std::uint64_t epoch = 0;
   std::size_t consumed = 0;      // of the epoch's order, once this batch is used
   bool ends_epoch = false;       // no batch: the null that next() returns between epochs

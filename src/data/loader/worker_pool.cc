@@ -23,7 +23,7 @@ WorkerPool::WorkerPool(BatchPlanner planner, SampleMaker& maker, std::size_t slo
     : planner_(std::move(planner)), maker_(maker), slots_(slots) {
   const std::size_t largest = planner_.largest_share();
   for (Slot& slot : slots_) {
-    slot.images = make_pixels(largest * maker_.sample_bytes());
+    slot.images = maker_.memory_for(largest);
     slot.samples.reserve(largest);
     slot.labels.reserve(largest);
     slot.bad.reserve(largest);
@@ -67,6 +67,7 @@ bool WorkerPool::plan_batch() {
     return false;
   }
   free_.pop_front();
+  slot.number = ++numbered_;
   planned_.push_back(&slot);
   if (slot.left == 0) batch_ready_.notify_all();
   return true;
@@ -168,6 +169,13 @@ Slot& WorkerPool::next() {
     statistics_.skipped += slot.skipped;
   }
   return slot;
+}
+
+Slot* WorkerPool::upcoming() {
+  const std::lock_guard lock(mutex_);
+  if (planned_.empty()) return nullptr;
+  Slot* const slot = planned_.front();
+  return slot->left == 0 && !slot->error && !slot->ends_epoch ? slot : nullptr;
 }
 
 SourceStatistics WorkerPool::statistics() const {

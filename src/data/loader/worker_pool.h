@@ -39,6 +39,9 @@ class WorkerPool {
   // the error of its first sample that has one, or of its planning, and again at each call until a
   // seek().
   Slot& next();
+  // The batch that next() is going to return, if it is made; null where that is not known, or an end
+  // of an epoch. To read only.
+  Slot* upcoming();
 
   SourceStatistics statistics() const;
   const BatchPlanner& planner() const { return planner_; }
@@ -66,6 +69,7 @@ class WorkerPool {
   std::deque<Slot*> planned_;          // in order; the front is what next() returns
   std::exception_ptr planning_error_;  // of the batch after those
   Slot* held_ = nullptr;               // the caller's
+  std::uint64_t numbered_ = 0;         // batches that were planned so far
   SourceStatistics statistics_;
   std::vector<std::thread> workers_;
 };

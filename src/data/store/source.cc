@@ -215,6 +215,13 @@ const Batch* StoreSource::next() {
   return batch;
 }
 
+// What next() arranges first is another order.
+const Batch* StoreSource::upcoming() {
+  Impl& my = *impl_;
+  const bool arranges = !my.epoch_over() && (!my.arranged || my.at.count() >= my.end);
+  return arranges ? nullptr : my.loader.upcoming();
+}
+
 Position StoreSource::position() const { return impl_->at; }
 bool StoreSource::epoch_over() const { return impl_->epoch_over(); }
 SourceStatistics StoreSource::statistics() const { return impl_->loader.statistics(); }

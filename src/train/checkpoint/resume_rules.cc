@@ -18,6 +18,7 @@ constexpr ResumeKey kKeys[] = {
     {"threads", kFree, ""},
     {"precision", kFree, ""},
     {"device", kFree, ""},
+    {"tf32", kFree, ""},
     {"model.name", kFixed, "the weights are of that model"},
     {"model.classes", kFits, ""},
     {"model.channels_last", kFree, ""},

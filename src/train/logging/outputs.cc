@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "convoy/base/units.h"
+#include "train/compute/gpu.h"
 #include "train/logging/environment.h"
 
 namespace convoy::train {
@@ -88,6 +89,8 @@ void Outputs::begin(const RunFacts& facts, const Recipe& recipe, const comm::Wor
   std::vector<std::string> hosts;
   for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host(rank));
   seconds_before_ = facts.seconds_before;
+  device_ = facts.device;
+  forget_device_peak(device_);
   row_at_ = now.step;
   begun_ = Clock::now();
   std::error_code ignored;
@@ -195,6 +198,11 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
                  .strings = {}};
   if (r.gradient_norm >= 0) row.numbers.push_back({"gradient_norm", r.gradient_norm});
   if (!counts_samples_) row.numbers.push_back({unit_, r.weight});
+  const auto memory = device_memory(device_);
+  if (memory) {
+    row.numbers.push_back({"device_memory_bytes", static_cast<double>(memory->taken)});
+    row.numbers.push_back({"device_memory_peak_bytes", static_cast<double>(memory->peak)});
+  }
   row.numbers.insert(row.numbers.end(), r.more.numbers.begin(), r.more.numbers.end());
   row.lists = r.more.lists;
   keep(row);
@@ -208,6 +216,7 @@ void Outputs::step(const Moment& m, const StepReport& r, const data::SourceStati
       {"seconds/backward", r.backward_s},
       {"seconds/exposed_communication", r.communication_s},
       {"seconds/update", r.update_s}};
+  if (memory) scalars.emplace_back("memory/device_peak_bytes", static_cast<double>(memory->peak));
   if (std::isfinite(loss)) scalars.emplace_back("train/loss", loss);
   if (r.gradient_norm >= 0) scalars.emplace_back("train/gradient_norm", r.gradient_norm);
   for (const auto& [name, value] : r.more.numbers) scalars.emplace_back(more_table_ + name, value);

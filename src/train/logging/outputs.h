@@ -36,7 +36,8 @@ struct RunFacts {
   std::string resumed_from;   // empty: it begins
   double seconds_before = 0;  // of training, in earlier parts
   std::vector<Metric> metrics;
-  std::string best;  // one of them
+  std::string best;                    // one of them
+  torch::Device device = torch::kCPU;  // rank 0's
 };
 
 PhaseSeconds phases_of(const StepReport& report);
@@ -91,6 +92,7 @@ class Outputs {
   bool counts_samples_;
   std::int64_t epochs_;
   std::int64_t every_;
+  torch::Device device_ = torch::kCPU;
   double seconds_before_ = 0;
   Clock::time_point begun_ = Clock::now();
   std::string evaluated_;    // what evaluations are on, for people

@@ -34,6 +34,7 @@ class SampleLog final : public data::SampleSource {
   data::Shape shape() const override { return source_->shape(); }
   void seek(const data::Position& position) override { source_->seek(position); }
   const data::Batch* next() override;
+  const data::Batch* upcoming() override { return source_->upcoming(); }
   data::Position position() const override { return source_->position(); }
   bool epoch_over() const override { return source_->epoch_over(); }
   data::SourceStatistics statistics() const override { return source_->statistics(); }

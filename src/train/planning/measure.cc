@@ -53,7 +53,7 @@ class Measurement {
   Measurement(const comm::World& world, const PlacementProblem& problem, int repetitions)
       : world_(world),
         problem_(problem),
-        compute_(problem.recipe),
+        compute_(problem.recipe, world.local_rank()),
         cost_(training_cost(problem)),
         repetitions_(repetitions) {
     measured_.model = problem.recipe.model.name;

@@ -203,7 +203,10 @@ void describe(Recipe& r, Fields& f) {
   f.field("threads", r.threads, "of each rank; 0: its share of the machine's cores");
   f.field("precision", r.precision, "float32 | bfloat16 (autocast, float32 weights) | float64",
           {"float32", "bfloat16", "float64"});
-  f.field("device", r.device, "cpu, or cuda where LibTorch has it", {"cpu", "cuda"});
+  f.field("device", r.device,
+          "cpu | cuda (each rank of a host takes one of its GPUs in turn) | cuda:N (that GPU)");
+  f.field("tf32", r.tf32,
+          "cuda: matrix products and convolutions in float32 may round their factors to TF32");
   const bool placed = f.word("placement", kAutomatic, r.placement.automatic,
                              "the planner chooses scheme and grid, and with strategy \"auto\" "
                              "whether layers are partitioned");

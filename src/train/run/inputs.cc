@@ -73,7 +73,7 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, Recipe& t
                const StrategyFactory& make)
     : world(the_world),
       recipe(the_recipe),
-      compute(recipe),
+      compute(recipe, world.local_rank()),
       task(registry.make_task(recipe)),
       best(best_metric(recipe, *task)),
       figure(best + which_samples(recipe.evaluation)),
@@ -184,9 +184,9 @@ std::unique_ptr<data::SampleSource> open_training(const Inputs& inputs, std::siz
                                                inputs.world.local_size(), available_memory());
     if (!too_much.empty()) inputs.world.log().warning(too_much);
   }
-  return open_samples(
-      inputs.world, inputs.data.training,
-      {recipe, *inputs.task, inputs.arrangement, inputs.compute.layout(), least_share});
+  return open_samples(inputs.world, inputs.data.training,
+                      {recipe, *inputs.task, inputs.arrangement, inputs.compute.layout(),
+                       least_share, inputs.compute.batch_memory()});
 }
 
 }  // namespace convoy::train

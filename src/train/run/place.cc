@@ -14,6 +14,8 @@
 #include "convoy/train/memory.h"
 #include "convoy/train/planning.h"
 #include "train/checkpoint/resume.h"
+#include "train/compute/device.h"
+#include "train/compute/gpu.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/former.h"
 #include "train/run/inputs.h"
@@ -93,7 +95,7 @@ std::optional<PlacementProblem> Planning::problem(std::string& why) {
   const std::shared_ptr<Task> task = registry_.make_task(recipe_);
   const DataSets data = open_data(world_.communicator(), registry_, recipe_.data);
   look_at(data, recipe_, *task);
-  const Compute compute(recipe_);
+  const Compute compute(recipe_, world_.local_rank());
   std::optional<model::Blueprint> network;
   try {
     network = RecipeNetwork(registry_, recipe_, *task, compute).blueprint();
@@ -146,13 +148,17 @@ void Planning::tell(const std::vector<StepForecast>& forecasts, const StepForeca
       (others.empty() ? "" : "; others: " + others));
 }
 
-// On its host, with what it has already; the least of all ranks'. 0: that of a GPU is not looked
-// at.
+// On its host, or its GPU, with what it has already; the least of all ranks'. 0: this LibTorch says
+// nothing of the memory of a GPU.
 double Planning::memory_of_rank() const {
   std::vector<double> bytes{0};
-  if (recipe_.device == "cpu") {
+  const DeviceName device = parse_device(recipe_.device).value_or(DeviceName());
+  if (!device.cuda) {
     bytes[0] = static_cast<double>(available_memory()) / world_.local_size() +
                static_cast<double>(resident_memory());
+  } else if (const auto memory = device_memory(open_device(recipe_.device, world_.local_rank()))) {
+    const int sharing = ranks_on_gpu(device, world_.local_rank(), world_.local_size(), gpus());
+    bytes[0] = static_cast<double>(memory->free) / sharing + static_cast<double>(memory->taken);
   }
   world_.communicator().allreduce(comm::buffer_of(bytes), comm::ReduceOp::min);
   return bytes[0];

@@ -55,6 +55,7 @@ data::LoaderOptions loader_options(const data::Dataset& dataset, const SampleOpt
   options.raw = o.task.raw();
   options.cost = o.task.cost(dataset);
   options.nothing = !o.arrangement.reads();
+  options.memory = o.memory;
   return options;
 }
 

@@ -1,6 +1,7 @@
 // Where samples come from.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ struct SampleOptions {
   const Arrangement& arrangement;
   data::Layout layout = data::Layout::planar;
   std::size_t least_share = 1;
+  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> memory = {};  // for batches
 };
 
 // A loader from files or, with data.store = "memory", from a store over the ranks that read; what

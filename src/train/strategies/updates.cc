@@ -7,6 +7,7 @@
 
 #include "convoy/base/random.h"
 #include "convoy/parallel/clip.h"
+#include "train/compute/batch_stage.h"
 #include "train/fault/watch.h"
 
 namespace convoy::train {
@@ -20,7 +21,7 @@ double Phases::end_of(const char* phase, Clock::time_point start) const {
 void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
                   const std::function<void(Timeline*)>& follow,
                   const std::function<StepReport(const data::Batch&)>& step) {
-  data::SampleSource& samples = context.samples();
+  Prefetch samples(context.compute().stage(), context.samples());
   while (true) {
     if (Timeline* const timeline = context.timeline(); timeline != phases.timeline()) {
       phases.set_timeline(timeline);
@@ -34,6 +35,7 @@ void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
     const bool ask = tally.long_updates();
     if (ask && tally.told_to_stop(context.requests())) return context.stopped();
     const double answered = ask ? phases.end_of("exposed communication", asked) : 0;
+    samples.look_ahead();
     StepReport report = step(*batch);
     report.data_s = waited;
     report.communication_s += answered;

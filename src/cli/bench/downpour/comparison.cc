@@ -180,7 +180,7 @@ class Maker {
  private:
   // Empty: it is there, and something else than sgd.
   std::string why_no_gpu(bool has_gpu) const {
-    if (base_.device == "cuda") return "with device = \"cuda\" that is what sgd is";
+    if (base_.device != "cpu") return "with device = \"cuda\" that is what sgd is";
     return has_gpu ? "" : "LibTorch has no GPU on this machine";
   }
 

@@ -1,8 +1,7 @@
 #include "cli/bench/downpour/open.h"
 
-#include <torch/cuda.h>
-
 #include "convoy/train/registry.h"
+#include "train/compute/gpu.h"
 
 namespace convoy::cli {
 
@@ -10,7 +9,7 @@ Comparison open_comparison(const ComparisonWords& words) {
   train::Registry registry;
   const train::RecipeText text = train::read_recipe_file(words.recipe);
   registry.load_plugins(train::plugins_of(text, words.overrides));
-  return make_comparison(text, words, registry.vocabulary(), torch::cuda::is_available());
+  return make_comparison(text, words, registry.vocabulary(), train::gpus() > 0);
 }
 
 }  // namespace convoy::cli
