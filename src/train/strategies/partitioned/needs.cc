@@ -75,7 +75,7 @@ PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
       element * (parameters + copied_gradients(recipe, blueprint, plan, partition, share.replicas));
   if (share.copies >= 0) {
     needs.optimizer = element * parameters * share.copies;
-  } else if (is_built_in_optimizer(recipe.optimizer.name)) {
+  } else if (has_rule(recipe.optimizer)) {
     const auto slots = static_cast<double>(optim::slots(optimizer_rule(recipe.optimizer)).size());
     needs.optimizer = element * parameters * slots;
   }
