@@ -27,12 +27,13 @@ TEST_F(ComparisonTest, EachMethodHasItsRuleRateAndStrategy) {
   EXPECT_EQ(fixed.strategy, "downpour");
   EXPECT_EQ(fixed.optimizer.name, "sgd");
   EXPECT_EQ(fixed.optimizer.lr, 0.03);
-  EXPECT_EQ(fixed.optimizer.initial_accumulator, 0);
+  EXPECT_FALSE(fixed.optimizer.options.has("initial_accumulator"));
+  EXPECT_EQ(fixed.optimizer.options.number("momentum"), 0);
   EXPECT_EQ(train::downpour_of(fixed).warm_steps, 50);
   const train::Recipe& adagrad = comparison.arms[2].recipe;
   EXPECT_EQ(adagrad.optimizer.name, "adagrad");
   EXPECT_EQ(adagrad.optimizer.lr, 0.01);
-  EXPECT_EQ(adagrad.optimizer.initial_accumulator, 0.1);
+  EXPECT_EQ(adagrad.optimizer.options.number("initial_accumulator"), 0.1);
   EXPECT_EQ(comparison.arms[3].processes, 4);
   EXPECT_EQ(comparison.arms[3].recipe.training.batch, 32);
   EXPECT_EQ(comparison.arms[3].recipe.output.folder, scratch_.path("all") + "/sync-4-s1");

@@ -141,6 +141,35 @@ TEST(DownpourRecipe, MistakesAreSaid) {
   expect({"downpour.wire=\"x\""}, "there is no such key");
 }
 
+// An optimizer of a plugin's whose rule is one of Convoy's, if the plugin says that servers may.
+TEST(DownpourRecipe, ServersTakeRulesOfPlugins) {
+  for (const bool on_servers : {true, false}) {
+    Vocabulary all = words();
+    OptimizerKind kind;
+    kind.name = "mine";
+    kind.options = {{"mass", 0.9, "doc"}};
+    kind.rule = [](const OptimizerRequest& r) -> optim::Rule {
+      return optim::Sgd{.momentum = r.options.number("mass")};
+    };
+    kind.on_servers = on_servers;
+    all.optimizers.add(kind);
+    const auto read = [&all] {
+      return parse_recipe({"[model]\nname = \"net\"\n[data]\nreader = \"reader\"\n[data.train]\n"
+                           "[optimizer]\nname = \"mine\"\nlr = 0.5\nmass = 0.75\n"
+                           "[training]\nbatch = 32\nepochs = 3\n",
+                           "job.toml", "/"},
+                          {"strategy=downpour"}, all);
+    };
+    if (!on_servers) {
+      EXPECT_THROW(read(), UsageError);
+      continue;
+    }
+    const optim::Rule rule = parameter_rule(read().optimizer, "fc.weight", 2);
+    EXPECT_EQ(std::get<optim::Sgd>(rule), (optim::Sgd{.lr = 0.5, .momentum = 0.75}));
+  }
+  EXPECT_THROW(parameter_rule({.name = "lars"}, "fc.weight", 2), UsageError);
+}
+
 TEST(DownpourRecipe, RulesOfGroups) {
   OptimizerRecipe optimizer;
   optimizer.name = "adagrad";

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "examples/plugin/lion.h"
+#include "tests/train/own_keys.h"
 
 namespace convoy::train {
 namespace {
@@ -72,7 +73,10 @@ TEST(NamedOptimizer, APluginsHasToBeBroughtAlong) {
 
 // Of float16 as of float32, and of channels-last weights: where the fused rule can't be used.
 TEST(NamedOptimizer, VelocityOfAnyTensor) {
-  OptimizerRecipe recipe{.name = "sgd_velocity", .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
+  OptimizerRecipe recipe{.name = "sgd_velocity",
+                         .lr = 0.1,
+                         .weight_decay = 0.1,
+                         .options = own_keys({{"momentum", 0.9}})};
   auto fused = parameters(), plain = parameters();
   for (auto& p : plain)
     p.tensor = p.tensor.detach().to(torch::kBFloat16).set_requires_grad(p.tensor.requires_grad());
@@ -96,7 +100,7 @@ class Layerwise : public testing::TestWithParam<const char*> {};
 TEST_P(Layerwise, IsThePapersOfEachParameter) {
   const bool lars = std::string(GetParam()) == "lars";
   OptimizerRecipe recipe{.name = GetParam(), .weight_decay = 0.1};
-  if (lars) recipe.momentum = 0.9;
+  if (lars) recipe.options = own_keys({{"momentum", 0.9}});
   recipe.groups = {{.parameters = {"bn.*"}, .weight_decay = 0, .trust_min_dims = 0}};
   auto all = parameters();
   std::vector<torch::Tensor> weights, first, second;
@@ -213,15 +217,19 @@ TEST_P(StateOf, GoesOnAsIfNothingHadHappened) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, StateOf,
-    testing::Values(OptimizerRecipe{.name = "sgd", .lr = 0.1},
-                    OptimizerRecipe{.name = "sgd", .lr = 0.1, .momentum = 0.9, .nesterov = true},
-                    OptimizerRecipe{.name = "sgd_velocity", .lr = 0.1, .momentum = 0.9},
-                    OptimizerRecipe{.name = "adam", .lr = 0.1, .amsgrad = true},
-                    OptimizerRecipe{.name = "adamw", .lr = 0.1, .weight_decay = 0.1},
-                    OptimizerRecipe{.name = "lars", .lr = 5, .momentum = 0.9},
-                    OptimizerRecipe{.name = "lamb", .lr = 0.1, .weight_decay = 0.1},
-                    OptimizerRecipe{
-                        .name = "adagrad", .lr = 0.1, .lr_decay = 0.1, .initial_accumulator = 0.5}),
+    testing::Values(
+        OptimizerRecipe{.name = "sgd", .lr = 0.1},
+        OptimizerRecipe{
+            .name = "sgd", .lr = 0.1, .options = own_keys({{"momentum", 0.9}, {"nesterov", true}})},
+        OptimizerRecipe{
+            .name = "sgd_velocity", .lr = 0.1, .options = own_keys({{"momentum", 0.9}})},
+        OptimizerRecipe{.name = "adam", .lr = 0.1, .options = own_keys({{"amsgrad", true}})},
+        OptimizerRecipe{.name = "adamw", .lr = 0.1, .weight_decay = 0.1},
+        OptimizerRecipe{.name = "lars", .lr = 5, .options = own_keys({{"momentum", 0.9}})},
+        OptimizerRecipe{.name = "lamb", .lr = 0.1, .weight_decay = 0.1},
+        OptimizerRecipe{.name = "adagrad",
+                        .lr = 0.1,
+                        .options = own_keys({{"lr_decay", 0.1}, {"initial_accumulator", 0.5}})}),
     [](const auto& info) { return info.param.name + std::to_string(info.index); });
 
 // The example plugin's, against its formula one number at a time.
@@ -296,8 +304,75 @@ TEST(NamedOptimizer, StateOfAnotherOptimizer) {
   adam.step();
   State state;
   adam.save(state);
-  EXPECT_THROW(NamedOptimizer({.name = "sgd", .momentum = 0.9}, parameters()).load(state),
-               UsageError);
+  const OptimizerRecipe sgd{.name = "sgd", .options = own_keys({{"momentum", 0.9}})};
+  EXPECT_THROW(NamedOptimizer(sgd, parameters()).load(state), UsageError);
+}
+
+// A rule of Convoy's under another name, with keys of its own and other defaults: the same bits and
+// slots as the built-in one has with these values, in one pass over memory.
+TEST(NamedOptimizer, OneOfConvoysRulesUnderAnotherName) {
+  OptimizerKind kind;
+  kind.name = "slow_adam";
+  kind.options = {{"memory", 0.99, "decay of both means"}};
+  kind.rule = [](const OptimizerRequest& r) -> optim::Rule {
+    const double memory = r.options.number("memory");
+    return optim::Adam{.beta1 = memory, .beta2 = memory, .weight_decay = r.weight_decay};
+  };
+  OptimizerRecipe mine{.name = "slow_adam", .lr = 0.1, .weight_decay = 0.1};
+  mine.kind = std::make_shared<OptimizerKind>(kind);
+  OptimizerRecipe adam{.name = "adam",
+                       .lr = 0.1,
+                       .weight_decay = 0.1,
+                       .options = own_keys({{"beta1", 0.99}, {"beta2", 0.99}})};
+  adam.groups = mine.groups = {{.max_dims = 1, .lr_scale = 2, .weight_decay = 0}};
+  auto a = parameters(), b = parameters();
+  NamedOptimizer one(mine, a), other(adam, b);
+  for (int step = 0; step < 3; ++step) {
+    give_gradients(a, step);
+    give_gradients(b, step);
+    one.step();
+    other.step();
+  }
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].tensor.equal(b[i].tensor));
+  State of_one, of_other;
+  one.save(of_one);
+  other.save(of_other);
+  EXPECT_EQ(of_one.numbers, of_other.numbers);
+  ASSERT_EQ(of_one.optimizer.size(), 6u);
+  for (const auto& [name, tensor] : of_one.optimizer)
+    EXPECT_TRUE(tensor.equal(of_other.optimizer.at(name))) << name;
+}
+
+// What one of a plugin's does that keeps nothing of a parameter.
+class SignOnly final : public UpdateRule {
+ public:
+  void update(const ParameterUpdate& u) const override {
+    EXPECT_TRUE(u.slots.empty());
+    torch::Tensor weights = u.parameter;
+    weights.sub_(u.gradient.sign(), u.lr);
+  }
+};
+
+TEST(NamedOptimizer, OneWithoutState) {
+  const auto make = [](const OptimizerRequest&) { return std::make_unique<SignOnly>(); };
+  auto all = parameters();
+  NamedOptimizer optimizer({.name = "sign_only"}, all, make);
+  const torch::Tensor before = all[0].tensor.detach().clone();
+  give_gradients(all, 0);
+  optimizer.set_learning_rate(0.25);
+  optimizer.step();
+  const torch::Tensor expected = before - 0.25 * all[0].tensor.grad().sign();
+  EXPECT_TRUE(all[0].tensor.detach().equal(expected));
+  State state;
+  optimizer.save(state);
+  EXPECT_TRUE(state.optimizer.empty());
+  EXPECT_EQ(state.numbers.at("optimizer.step/conv.weight"), 1);
+  NamedOptimizer resumed({.name = "sign_only"}, parameters(), make);
+  EXPECT_NO_THROW(resumed.load(state));
+  // It has no use for what another has kept.
+  State other = state;
+  other.optimizer["momentum/conv.weight"] = torch::zeros({4, 3});
+  EXPECT_THROW(resumed.load(other), UsageError);
 }
 
 }  // namespace

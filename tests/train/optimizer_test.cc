@@ -73,7 +73,6 @@ Tensors plain_loop(const Registry& registry, const Recipe& r) {
 TEST_F(OptimizerTest, TrainsAsAPlainLoopWould) {
   const Recipe r = recipe("plain", signum());
   EXPECT_EQ(r.optimizer.options.number("momentum"), 0.8);
-  EXPECT_EQ(r.optimizer.momentum, 0);  // sgd's
   const State state = state_of(train(r).checkpoint);
   for (const auto& [name, weights] : plain_loop(registry_, r)) {
     EXPECT_LT((state.model.at(name) - weights).abs().max().item<double>(), 1e-9) << name;
@@ -168,9 +167,14 @@ TEST_F(OptimizerTest, MistakesInARecipeAreSaidTogether) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   };
   expect({"optimizer.name=signun"},
-         "there is no optimizer 'signun'; there are sgd, sgd_velocity, adam");
-  expect({"optimizer.name=signun"}, "did you mean signum?");
-  expect({"optimizer.cautious=true"}, "optimizer.cautious: there is no such key");
+         "there is no optimizer 'signun'; there are sgd, sgd_velocity, adam, adamw, adagrad, lars, "
+         "lamb, signum, odd; did you mean signum?");
+  expect({"optimizer.cautious=true"},
+         "--set optimizer.cautious is for signum, not sgd, whose own keys are momentum, dampening "
+         "and nesterov");
+  EXPECT_NO_THROW(recipe("right", {"optimizer.cautious=false"})) << "as a complete recipe has it";
+  expect({"optimizer.name=signum", "optimizer.dampening=0.1"},
+         "optimizer.dampening is for sgd, not signum, whose own keys are momentum and cautious");
   expect({"optimizer.name=signum", "optimizer.momentum=\"much\""}, "has to be a number");
   const auto odd = [](const char* how) {
     return Overrides{"optimizer.momentum=0", "optimizer.name=odd",
@@ -200,6 +204,60 @@ TEST_F(OptimizerTest, NamesAreGivenOnce) {
   EXPECT_EQ(add("adamw", {}), "there is an optimizer 'adamw' already; give yours another name");
   EXPECT_NE(add("third", {{"lr", 0.1, ""}}).find("can't have a key 'lr' of its own"),
             std::string::npos);
+  EXPECT_EQ(add("third", {{"x", 0.1, ""}, {"x", 0.2, ""}}),
+            "the optimizer 'third' has two keys 'x'");
+  OptimizerKind neither;
+  neither.name = "third";
+  EXPECT_NE(test::message_of<UsageError>([&] {
+              registry_.add_optimizer(neither);
+            }).find("the optimizer 'third' has neither"),
+            std::string::npos);
+}
+
+// One of Convoy's rules with other keys: it is made, and trains, as the built-in one.
+TEST_F(OptimizerTest, OneOfConvoysRules) {
+  OptimizerKind heavy;
+  heavy.name = "heavy";
+  heavy.doc = "sgd with momentum";
+  heavy.options = {{.key = "mass",
+                    .initial = 0.5,
+                    .doc = "its momentum",
+                    .resume = ResumeRule::free,
+                    .check = [](const Value& value) -> std::string {
+                      return std::get<double>(value) < 1 ? "" : "has to be below 1";
+                    }},
+                   {.key = "table",
+                    .initial = std::string("a"),
+                    .doc = "unused",
+                    .resume = ResumeRule::fixed,
+                    .why = "its rates are of that table"}};
+  heavy.rule = [](const OptimizerRequest& r) -> optim::Rule {
+    return optim::Sgd{.momentum = r.options.number("mass"), .weight_decay = r.weight_decay};
+  };
+  heavy.on_servers = true;
+  registry_.add_optimizer(heavy);
+  const Overrides by{"optimizer.name=heavy", "optimizer.momentum=0", "optimizer.mass=0.9"};
+  const auto with = [&by](const std::string& one) {
+    Overrides all = by;
+    all.push_back(one);
+    return all;
+  };
+  EXPECT_TRUE(same_tensors(train(recipe("sgd")).checkpoint, train(recipe("heavy", by)).checkpoint));
+  EXPECT_NE(said(with("optimizer.mass=1")).find("--set optimizer.mass has to be below 1"),
+            std::string::npos);
+  EXPECT_NE(said(with("optimizer.mass=nan")).find("optimizer.mass is nan; it has to be a finite"),
+            std::string::npos);
+  EXPECT_NE(said(with("optimizer.msas=0.5")).find("did you mean optimizer.mass?"),
+            std::string::npos);
+  EXPECT_NE(said(with("optimizer.lr=-1")).find("optimizer: sgd: lr is -1"), std::string::npos);
+  // A resumed run takes another value as the key says.
+  const Recipe parts = recipe("parts", by);
+  EXPECT_TRUE(train(parts, 5).stopped);
+  EXPECT_NE(refusal(recipe("parts", with("optimizer.table=b")), "latest")
+                .find("optimizer.table is \"b\", in the checkpoint it is \"a\"; its rates are of "
+                      "that table"),
+            std::string::npos);
+  EXPECT_EQ(train(recipe("parts", with("optimizer.mass=0.8")), 0, "latest").steps, 18);
 }
 
 // A complete recipe reads back to the same.

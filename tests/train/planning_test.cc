@@ -14,6 +14,7 @@
 #include "convoy/train/threads.h"
 #include "tests/base/scratch.h"
 #include "tests/parallel/mpi_main.h"
+#include "tests/train/own_keys.h"
 #include "tests/train/words.h"
 #include "train/planning/processors.h"
 #include "train/planning/stopwatch.h"
@@ -27,7 +28,7 @@ PlacementProblem problem_of(const std::string& model, int ranks, std::int64_t sa
   const Registry registry;
   PlacementProblem problem;
   problem.recipe.model.name = model;
-  problem.recipe.optimizer.momentum = 0.9;
+  problem.recipe.optimizer.options = own_keys({{"momentum", 0.9}});
   problem.recipe.strategy_options = Options(registry.vocabulary().strategies.at("sync"));
   problem.network = model::make_blueprint(model, {});
   problem.inputs = problem.network.inputs;
@@ -155,7 +156,7 @@ TEST(TrainingCost, TakesKeysOfTheStrategy) {
   problem.recipe.strategy_options.set("bucket", std::string("64KiB"));
   problem.recipe.strategy_options.set("wire", std::string("bfloat16"));
   problem.recipe.strategy_options.set("compute_in_buckets", false);
-  problem.recipe.optimizer.name = "adam";
+  problem.recipe.optimizer = {.name = "adam"};
   const plan::TrainingCost cost = training_cost(problem);
   EXPECT_EQ(cost.bucket_bytes, 65536);
   EXPECT_EQ(cost.sent_part, 0.5);

@@ -1,4 +1,5 @@
 #include "convoy/train/optimizer_rule.h"
+#include "tests/train/own_keys.h"
 #include "tests/train/recipe_fixture.h"
 #include "train/recipe/former.h"
 
@@ -126,7 +127,8 @@ steps = 100
         "mine.toml:9: data.train.path: there is no file or folder",
         "mine.toml:10: data.train.cuont: there is no such key; did you mean data.train.count?",
         "mine.toml:15: training.btach: there is no such key; did you mean training.batch?",
-        "optimizer.momentum is for sgd, sgd_velocity and lars, not adam",
+        "mine.toml:13: optimizer.momentum is for sgd, sgd_velocity and lars, not adam, whose own "
+        "keys are beta1, beta2, eps and amsgrad",
         "training.batch is missing", "training.epochs and training.steps contradict each other"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
@@ -278,19 +280,42 @@ TEST_F(RecipeTest, OptimizerRules) {
   const Recipe r = parse(kGood, {"optimizer.nesterov=true"});
   const auto sgd = std::get<optim::Sgd>(optimizer_rule(r.optimizer));
   EXPECT_EQ(sgd, (optim::Sgd{.lr = 0.5, .momentum = 0.9, .nesterov = true}));
-  OptimizerRecipe adagrad{.name = "adagrad", .lr = 0.1, .initial_accumulator = 2};
+  const OptimizerRecipe adagrad{
+      .name = "adagrad", .lr = 0.1, .options = own_keys({{"initial_accumulator", 2.0}})};
   EXPECT_EQ(std::get<optim::Adagrad>(optimizer_rule(adagrad)).eps, 1e-10);
   EXPECT_EQ(std::get<optim::Adagrad>(optimizer_rule(adagrad)).initial_accumulator_value, 2);
-  const OptimizerRecipe lars{
-      .name = "lars", .lr = 2, .momentum = 0.9, .weight_decay = 0.1, .trust_coefficient = 0.01};
+  const OptimizerRecipe lars{.name = "lars",
+                             .lr = 2,
+                             .weight_decay = 0.1,
+                             .options = own_keys({{"momentum", 0.9}, {"trust_coefficient", 0.01}})};
   EXPECT_EQ(
       std::get<optim::Lars>(optimizer_rule(lars)),
       (optim::Lars{.lr = 2, .momentum = 0.9, .weight_decay = 0.1, .trust_coefficient = 0.01}));
-  const OptimizerRecipe lamb{.name = "lamb", .lr = 2, .weight_decay = 0.1, .beta1 = 0.8};
+  const OptimizerRecipe lamb{
+      .name = "lamb", .lr = 2, .weight_decay = 0.1, .options = own_keys({{"beta1", 0.8}})};
   EXPECT_EQ(std::get<optim::Lamb>(optimizer_rule(lamb)),
             (optim::Lamb{.lr = 2, .beta1 = 0.8, .weight_decay = 0.1}));
-  EXPECT_EQ(values_of_group(lars, {.trust_min_dims = 0}).trust_min_dims, 0);
-  EXPECT_EQ(values_of_group(lars, {}).trust_min_dims, 2);
+  const auto dims = [&lars](const ParameterGroupRecipe& group) {
+    return values_of_group(lars, group).options.integer("trust_min_dims");
+  };
+  EXPECT_EQ(dims({.trust_min_dims = 0}), 0);
+  EXPECT_EQ(dims({}), 2);
+}
+
+// What a program puts together has the defaults of what it leaves out, and nothing that is no key.
+TEST_F(RecipeTest, RecipesThatWereNotReadAreCompleted) {
+  const OptimizerRecipe adam = with_defaults(OptimizerRecipe{.name = "adam"});
+  EXPECT_EQ(adam.options.number("beta1"), 0.9);
+  EXPECT_TRUE(has_rule(adam));
+  EXPECT_FALSE(has_rule({.name = "nobody's"}));
+  EXPECT_THROW(optimizer_rule({.name = "nobody's"}), std::logic_error);
+  EXPECT_THROW(with_defaults(OptimizerRecipe{.name = "adam", .options = own_keys({{"x", 0.9}})}),
+               std::logic_error);
+  // As a recipe that was read.
+  const Recipe r = parse(kGood);
+  EXPECT_EQ(with_defaults(r.optimizer).options, r.optimizer.options);
+  EXPECT_EQ(with_defaults(OptimizerRecipe{.options = own_keys({{"momentum", 0.9}})}).options,
+            r.optimizer.options);
 }
 
 TEST_F(RecipeTest, KeysOfLayerwiseRulesAndSchedules) {

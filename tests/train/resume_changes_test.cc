@@ -212,14 +212,15 @@ class PlainRun {
         if (r.groups[0].weight_decay >= 0) decay = r.groups[0].weight_decay;
       }
       torch::optim::OptimizerOptions& all = optimizer_->param_groups()[g].options();
+      const Options& own = r.options;
       if (r.name == "adam") {
         auto& options = static_cast<torch::optim::AdamOptions&>(all);
-        options.lr(lr).weight_decay(decay).betas({r.beta1, r.beta2});
-        options.eps(r.eps > 0 ? r.eps : 1e-8);
+        options.lr(lr).weight_decay(decay).betas({own.number("beta1"), own.number("beta2")});
+        options.eps(own.number("eps") > 0 ? own.number("eps") : 1e-8);
       } else {
         auto& options = static_cast<torch::optim::SGDOptions&>(all);
-        options.lr(lr).weight_decay(decay).momentum(r.momentum);
-        options.dampening(r.dampening).nesterov(r.nesterov);
+        options.lr(lr).weight_decay(decay).momentum(own.number("momentum"));
+        options.dampening(own.number("dampening")).nesterov(own.flag("nesterov"));
       }
     }
   }

@@ -8,7 +8,9 @@
 #include <sstream>
 #include <string>
 
+#include "convoy/train/optimizer_rule.h"
 #include "convoy/train/recipe.h"
+#include "convoy/train/schedule.h"
 #include "tests/base/scratch.h"
 #include "train/strategies/downpour/options.h"
 #include "train/strategies/sandblaster/options.h"
@@ -21,8 +23,7 @@ const char* name_of(ResumeRule rule) {
   return rule == ResumeRule::fits ? "if it fits" : "no";
 }
 
-// A recipe that has every table.
-std::string complete(const std::string& strategy) {
+Vocabulary resume_words() {
   Vocabulary words;
   words.models["m"] = {{"width", std::int64_t{1}, ""}};
   words.readers["r"] = {{"path", std::string(), ""}};
@@ -34,13 +35,20 @@ std::string complete(const std::string& strategy) {
   words.strategies["partitioned"] = {{"images", std::string(), ""}};
   words.strategies["downpour"] = downpour_keys();
   words.strategies["sandblaster"] = sandblaster_keys();
-  const Recipe recipe = parse_recipe(
+  return words;
+}
+
+// A recipe that has every table.
+Recipe complete(const std::vector<std::string>& overrides, const Vocabulary& words) {
+  return parse_recipe(
       {"[model]\nname = \"m\"\n[data]\nreader = \"r\"\n[data.train]\n[data.validation]\n"
        "[[optimizer.groups]]\nmax_dims = 1\n[[placement.layers]]\nhow = "
        "\"whole\"\n[training]\nbatch = 1\nepochs = 1\n",
        "r", "/"},
-      {"strategy=" + strategy}, words);
-  return print_recipe(recipe, false);
+      overrides, words);
+}
+std::string complete(const std::string& strategy) {
+  return print_recipe(complete({"strategy=" + strategy}, resume_words()), false);
 }
 
 // Whoever adds a key says here what a resumed run does with it; the docs repeat it, and
@@ -48,16 +56,70 @@ std::string complete(const std::string& strategy) {
 TEST(ResumeRules, EveryKeyHasOne) {
   std::set<const ResumeKey*> used;
   for (const char* strategy : {"sync", "hybrid", "partitioned", "downpour", "sandblaster"}) {
+    const Recipe recipe = complete({std::string("strategy=") + strategy}, resume_words());
     for (const RecipeChange& change : recipe_changes(complete(strategy), "")) {
-      const ResumeKey* key = find_resume_key(change.key);
-      EXPECT_NE(key, nullptr) << change.key << " is new: may it change when a run is resumed?";
-      used.insert(key);
+      EXPECT_TRUE(resume_rule_of(recipe, change.key))
+          << change.key << " is new: may it change when a run is resumed?";
+      used.insert(find_resume_key(change.key));
     }
   }
   for (const ResumeKey& key : resume_keys()) {
     EXPECT_TRUE(used.contains(&key)) << key.key << " is no key of a recipe";
     EXPECT_EQ(key.why.empty(), key.rule != ResumeRule::fixed) << key.key;
   }
+}
+
+// Those of optimizers and schedules by kind: "optimizer.momentum" -> its rule.
+template <class Kind>
+void add_rules(const Kinds<Kind>& kinds, std::map<std::string, ResumeRule>& rules) {
+  for (const auto& kind : kinds) {
+    for (const Option& option : kind->options) {
+      const std::string key = std::string(Kind::kSort) + "." + option.key;
+      ASSERT_TRUE(option.resume) << key << " of " << kind->name << " is new: may it change?";
+      EXPECT_EQ(option.why.empty(), *option.resume != ResumeRule::fixed) << key;
+      EXPECT_EQ(rules.emplace(key, *option.resume).first->second, *option.resume)
+          << key << " of " << kind->name << " has another rule than that of others";
+    }
+  }
+}
+
+TEST(ResumeRules, KeysOfOptimizersAndSchedulesSayTheirsThemselves) {
+  std::map<std::string, ResumeRule> rules;
+  add_rules(built_in_optimizers(), rules);
+  add_rules(built_in_schedules(), rules);
+  EXPECT_EQ(rules.at("optimizer.momentum"), ResumeRule::fits);
+  EXPECT_EQ(rules.at("optimizer.beta1"), ResumeRule::free);
+  EXPECT_EQ(rules.at("schedule.gamma"), ResumeRule::free);
+  const Recipe sgd = complete({}, resume_words());
+  EXPECT_EQ(resume_rule_of(sgd, "optimizer.momentum")->rule, ResumeRule::fits);
+  EXPECT_EQ(resume_rule_of(sgd, "optimizer.groups[0].lr_scale")->rule, ResumeRule::free);
+  EXPECT_EQ(resume_rule_of(sgd, "optimizer.name")->rule, ResumeRule::fixed);
+  EXPECT_EQ(resume_rule_of(sgd, "model.options.width")->rule, ResumeRule::fits);
+  EXPECT_FALSE(resume_rule_of(sgd, "optimizer.beta1")) << "it is Adam's";
+}
+
+// A plugin's may say so, too, of any table; what says nothing has the rule of its table.
+TEST(ResumeRules, KeysOfPluginsMaySayTheirs) {
+  Vocabulary words = resume_words();
+  words.models["m"][0].resume = ResumeRule::fixed;
+  words.models["m"][0].why = "widths are what it is about";
+  words.models["m"].push_back({"depth", std::int64_t{1}, ""});
+  OptimizerKind kind;
+  kind.name = "mine";
+  kind.options = {{"free", 0.0, ""},
+                  {.key = "table",
+                   .initial = 0.0,
+                   .doc = "",
+                   .resume = ResumeRule::fixed,
+                   .why = "its rates are of that table"}};
+  kind.rule = [](const OptimizerRequest&) -> optim::Rule { return optim::Sgd(); };
+  words.optimizers.add(kind);
+  const Recipe mine = complete({"optimizer.name=mine"}, words);
+  EXPECT_EQ(resume_rule_of(mine, "model.options.width")->why, "widths are what it is about");
+  EXPECT_EQ(resume_rule_of(mine, "model.options.depth")->rule, ResumeRule::fits);
+  EXPECT_EQ(resume_rule_of(mine, "optimizer.table")->rule, ResumeRule::fixed);
+  EXPECT_EQ(resume_rule_of(mine, "optimizer.table")->why, "its rates are of that table");
+  EXPECT_FALSE(resume_rule_of(mine, "optimizer.free"));
 }
 
 TEST(ResumeRules, NumberedTablesAndUnknownKeys) {
@@ -97,12 +159,20 @@ TEST(ResumeRules, TheDocsSayTheSame) {
           << (*i)[1];
     }
   }
-  for (const ResumeKey& key : resume_keys()) {
-    const auto found = documented.find(std::string(key.key));
-    ASSERT_NE(found, documented.end()) << key.key << " is missing in docs/training.md";
-    EXPECT_EQ(found->second, name_of(key.rule)) << key.key;
+  std::map<std::string, ResumeRule> rules;
+  add_rules(built_in_optimizers(), rules);
+  for (const ResumeKey& key : resume_keys()) rules.emplace(std::string(key.key), key.rule);
+  for (const auto& [key, rule] : rules) {
+    const auto found = documented.find(key);
+    ASSERT_NE(found, documented.end()) << key << " is missing in docs/training.md";
+    EXPECT_EQ(found->second, name_of(rule)) << key;
   }
-  EXPECT_EQ(documented.size(), resume_keys().size());
+  EXPECT_EQ(documented.size(), rules.size());
+  // One row has all of schedules.
+  std::map<std::string, ResumeRule> of_schedules;
+  add_rules(built_in_schedules(), of_schedules);
+  for (const auto& [key, rule] : of_schedules)
+    EXPECT_EQ(documented.at("schedule.*"), name_of(rule)) << key;
 }
 
 }  // namespace

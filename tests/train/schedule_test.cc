@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/golden/read.h"
+#include "tests/train/own_keys.h"
 
 namespace convoy::train {
 namespace {
@@ -28,7 +29,9 @@ TEST(Schedule, Constant) {
 }
 
 TEST(Schedule, StepsAtMilestones) {
-  ScheduleRecipe recipe{.name = "step", .milestones = {3, 6}, .gamma = 0.5};
+  ScheduleRecipe recipe{
+      .name = "step",
+      .options = own_keys({{"milestones", std::vector<double>{3, 6}}, {"gamma", 0.5}})};
   const Schedule s(recipe, 1, kNineEpochs, 10);
   EXPECT_EQ(s.at(at_step(29)), 1);
   EXPECT_EQ(s.at(at_step(30)), 0.5);
@@ -46,8 +49,10 @@ TEST(Schedule, StepsAtMilestones) {
 
 // Kumar et al. 2017, section 5.3: 0.1 x k n / 256, reached by 5 epochs of linear warm-up from 0.1.
 TEST(Schedule, WarmsUpLinearly) {
-  const ScheduleRecipe recipe{
-      .name = "step", .milestones = {30, 60}, .warmup = 5, .warmup_from = 0.125};
+  const ScheduleRecipe recipe{.name = "step",
+                              .warmup = 5,
+                              .warmup_from = 0.125,
+                              .options = own_keys({{"milestones", std::vector<double>{30, 60}}})};
   const Schedule s(recipe, 0.8, {.batch = 100, .epochs = 90}, 10);
   EXPECT_DOUBLE_EQ(s.at(at_step(0)), 0.1);
   EXPECT_DOUBLE_EQ(s.at(at_step(25)), 0.45);
@@ -57,7 +62,8 @@ TEST(Schedule, WarmsUpLinearly) {
 }
 
 TEST(Schedule, Cosine) {
-  const ScheduleRecipe recipe{.name = "cosine", .unit = "steps", .end = 0.1, .warmup = 20};
+  const ScheduleRecipe recipe{
+      .name = "cosine", .unit = "steps", .warmup = 20, .options = own_keys({{"end", 0.1}})};
   const Schedule s(recipe, 2, {.batch = 100, .steps = 120}, 10);
   EXPECT_DOUBLE_EQ(s.at(at_step(0)), 0);
   EXPECT_DOUBLE_EQ(s.at(at_step(10)), 1);
@@ -72,10 +78,11 @@ TEST(Schedule, PolynomialAndOneCycleAreTorchs) {
   for (const auto& golden : golden::read("schedules.json")["cases"]) {
     const auto& options = golden["options"];
     ScheduleRecipe recipe{.name = golden["name"]};
-    recipe.power = options.value("power", recipe.power);
-    recipe.pct_start = options.value("pct_start", recipe.pct_start);
-    recipe.div_factor = options.value("div_factor", recipe.div_factor);
-    recipe.final_div_factor = options.value("final_div_factor", recipe.final_div_factor);
+    recipe = with_defaults(recipe);
+    for (const char* key : {"power", "pct_start", "div_factor", "final_div_factor"}) {
+      if (options.contains(key) && recipe.options.has(key))
+        recipe.options.set(key, options[key].get<double>());
+    }
     const std::int64_t steps = golden["steps"];
     const double lr = golden["lr"];
     std::vector<TrainingRecipe> lengths{{.batch = 100, .steps = steps}};
@@ -93,8 +100,10 @@ TEST(Schedule, PolynomialAndOneCycleAreTorchs) {
 }
 
 TEST(Schedule, PolynomialAfterAWarmUp) {
-  const ScheduleRecipe recipe{
-      .name = "polynomial", .unit = "steps", .end = 0.1, .power = 2, .warmup = 20};
+  const ScheduleRecipe recipe{.name = "polynomial",
+                              .unit = "steps",
+                              .warmup = 20,
+                              .options = own_keys({{"end", 0.1}, {"power", 2.0}})};
   const Schedule s(recipe, 2, {.batch = 100, .steps = 120}, 10);
   EXPECT_DOUBLE_EQ(s.at(at_step(0)), 0);
   EXPECT_DOUBLE_EQ(s.at(at_step(10)), 1);
@@ -105,15 +114,15 @@ TEST(Schedule, PolynomialAfterAWarmUp) {
 
 // A rate that only falls, one that only rises, and a training of one update.
 TEST(Schedule, OneCycleAtItsLimits) {
-  ScheduleRecipe recipe{.name = "one_cycle", .pct_start = 0};
+  ScheduleRecipe recipe{.name = "one_cycle", .options = own_keys({{"pct_start", 0.0}})};
   const TrainingRecipe ten{.batch = 100, .steps = 10};
   EXPECT_LT(Schedule(recipe, 1, ten, 10).at(at_step(1)),
             Schedule(recipe, 1, ten, 10).at(at_step(0)));
-  recipe.pct_start = 1;
+  recipe.options.set("pct_start", 1.0);
   EXPECT_NEAR(Schedule(recipe, 1, ten, 10).at(at_step(0)), 0.04, 1e-15);
   EXPECT_DOUBLE_EQ(Schedule(recipe, 1, ten, 10).at(at_step(9)), 1);
   for (const double part : {0.0, 0.3, 1.0}) {
-    recipe.pct_start = part;
+    recipe.options.set("pct_start", part);
     const double rate = Schedule(recipe, 1, {.batch = 100, .steps = 1}, 10).at(at_step(0));
     EXPECT_GT(rate, 0);
     EXPECT_LE(rate, 1);
@@ -143,6 +152,27 @@ TEST(Schedule, AnotherBatchLeavesTheRateWhereItIs) {
   other.step = 7;
   EXPECT_EQ(Schedule(recipe, 1, kNineEpochs, 10).at(at_step(45)),
             Schedule(recipe, 1, {.batch = 300, .epochs = 9}, 4).at(other));
+}
+
+// What one that Convoy doesn't bring is told: lr, its keys, where it is, and how long an update is.
+TEST(Schedule, OneOfSomebodysOwnIsToldWhereItIs) {
+  ScheduleKind kind;
+  kind.name = "told";
+  kind.options = {{"factor", 3.0, "doc"}};
+  std::vector<double> told;
+  kind.rate = [&told](const ScheduleRequest& r) {
+    told = {r.lr, r.options.number("factor"), r.time, r.part, r.update};
+    return 0.5;
+  };
+  const ScheduleRecipe recipe{
+      .name = "told", .unit = "steps", .warmup = 20, .kind = std::make_shared<ScheduleKind>(kind)};
+  const Schedule s(recipe, 2, {.batch = 100, .epochs = 12}, 10);
+  EXPECT_EQ(s.at(at_step(70)), 0.5);
+  EXPECT_EQ(told, (std::vector<double>{2, 3, 70, 0.5, 1.0 / 120}));
+  EXPECT_EQ(s.at(at_step(10)), 0.25) << "half of its warm-up";
+  EXPECT_EQ(told[2], 20) << "to what it has at its end";
+  EXPECT_EQ(told[3], 0);
+  EXPECT_THROW(Schedule({.name = "told"}, 2, kNineEpochs, 10), std::logic_error);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // A run that goes on with another value of each key of its recipe.
 #include "convoy/base/error.h"
 #include "convoy/train/export.h"
+#include "convoy/train/optimizer_rule.h"
+#include "convoy/train/schedule.h"
 #include "tests/train/trainer_fixture.h"
 #include "train/checkpoint/resume_rules.h"
 
@@ -230,6 +232,14 @@ TEST_F(TrainerKeysTest, EveryKeyIsTried) {
   for (const RecipeChange& line : recipe_changes(print_recipe(all, false), "")) {
     EXPECT_TRUE(tried.contains(line.key)) << line.key << " is new: what if it changes?";
   }
+  const auto expect_tried = [&tried](const auto& kinds, const std::string& table) {
+    for (const auto& kind : kinds) {
+      for (const Option& option : kind->options)
+        EXPECT_TRUE(tried.contains(table + option.key)) << table << option.key << " is new";
+    }
+  };
+  expect_tried(built_in_optimizers(), "optimizer.");
+  expect_tried(built_in_schedules(), "schedule.");
 }
 
 // Scores of another figure say nothing about this one: top1 lies above 0, losses count negative.
@@ -293,18 +303,18 @@ TEST_F(TrainerKeysTest, AreAllowedOrRefusedAsTheTableSays) {
   int number = 0;
   for (const Change& change : changes(folder_)) {
     SCOPED_TRACE(change.key + " " + change.set.front());
-    const ResumeRule rule = find_resume_key(change.key)->rule;
+    const std::string folder = "run-" + std::to_string(number++);
+    const std::string from = stopped(change.base, folder);
+    std::vector<std::string> set = change.base;
+    set.insert(set.end(), change.set.begin(), change.set.end());
+    const Recipe now = recipe(folder, set);
+    const ResumeRule rule = resume_rule_of(now, change.key).value().rule;
     if (rule == ResumeRule::fixed) EXPECT_NE(change.refused, "");
     bool for_other_data = false;
     for (const char* other : {kPacked, kFloats, kGray}) {
       for_other_data = for_other_data || change.refused == other;
     }
     if (rule == ResumeRule::free && !for_other_data) EXPECT_EQ(change.refused, "");
-    const std::string folder = "run-" + std::to_string(number++);
-    const std::string from = stopped(change.base, folder);
-    std::vector<std::string> set = change.base;
-    set.insert(set.end(), change.set.begin(), change.set.end());
-    const Recipe now = recipe(folder, set);
     try {
       const RunResult result = train(now, 0, from);
       EXPECT_EQ(change.refused, "");

@@ -45,7 +45,8 @@ DownpourRecipe downpour_of(const Recipe& recipe);
 server::JobPlan job_plan(const Recipe& recipe, const Manifest* from = nullptr);
 
 // Gives the rule for a parameter of this name and number of dimensions, by the group that it is in,
-// with the group's rate at the beginning. REQUIRES: one of Convoy's own optimizers.
+// with the group's rate at the beginning. REQUIRES: has_rule() of convoy/train/optimizer_rule.h.
+// Throws UsageError for a rule that needs whole parameters.
 optim::Rule parameter_rule(const OptimizerRecipe& recipe, const std::string& name,
                            std::int64_t dimensions);
 

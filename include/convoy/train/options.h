@@ -1,10 +1,11 @@
-// Tables of a recipe whose keys a model, a reader, an optimizer, a task or a strategy defines.
-// Torch-free.
+// Tables of a recipe whose keys a model, a reader, an optimizer, a schedule, a task or a strategy
+// defines. Torch-free.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,6 +16,13 @@ namespace convoy::train {
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
                            std::vector<std::string>>;
 
+// Says whether a key may have another value when a run goes on from a checkpoint.
+enum class ResumeRule : std::uint8_t {
+  free,   // counts from there on
+  fits,   // the same, as long as what is saved fits: that is checked
+  fixed,  // another value is refused
+};
+
 // This is one key: its default, whose type is the key's type, and one line for `--print-recipe`.
 struct Option {
   enum class Kind : std::uint8_t {
@@ -22,11 +30,18 @@ struct Option {
     path,  // text that names a file or folder which has to exist; or texts, each of them. Relative
            // to the recipe's folder; ${NAME} is an environment variable. Empty: none.
   };
+  // Says what a value has to be, to be read behind the key ("has to be above 0"); empty: it is
+  // right. The value has the key's type.
+  using Check = std::function<std::string(const Value& value)>;
   std::string key;
   Value initial;
   std::string doc;
   Kind kind = Kind::plain;
   bool required = false;  // its default is no answer
+  // Nothing: the rule of its table, see docs/training.md.
+  std::optional<ResumeRule> resume = std::nullopt;
+  std::string why = {};  // of a fixed one: what depends on it, as part of a sentence
+  Check check = {};
 };
 
 // These are the values of such a table, complete with defaults.
@@ -54,33 +69,6 @@ class Options {
  private:
   std::vector<Option> specification_;
   std::map<std::string, Value, std::less<>> values_;
-};
-
-struct Recipe;
-
-// This is what a recipe may name, and the keys that belong to it.
-struct Vocabulary {
-  using Table = std::map<std::string, std::vector<Option>, std::less<>>;
-  Table models;      // [model.options]
-  Table readers;     // [data.train] and [data.validation]
-  Table tasks;       // [task.options]
-  Table strategies;  // a table named after the strategy
-  Table optimizers;  // those of plugins: more keys in [optimizer]
-  // The names of a model's layers, for models that are data. The numbers in the recipe may be
-  // wrong: throws UsageError.
-  using Layers = std::function<std::vector<std::string>(const Recipe& recipe)>;
-  std::map<std::string, Layers, std::less<>> layers;
-  // This is what models, readers, tasks, optimizers and strategies say about a recipe that chooses
-  // them: each appends the mistakes that it finds, a line each. Asked once the types of all keys
-  // are right, and before anything is opened.
-  using Check = std::function<void(const Recipe& recipe, std::vector<std::string>& problems)>;
-  std::map<std::string, Check, std::less<>> model_checks;
-  std::map<std::string, Check, std::less<>> reader_checks;
-  std::map<std::string, Check, std::less<>> task_checks;
-  std::map<std::string, Check, std::less<>> optimizer_checks;
-  std::map<std::string, Check, std::less<>> strategy_checks;
-  // By task, these check the metrics that the recipe goes by in training.
-  std::map<std::string, Check, std::less<>> metric_checks;
 };
 
 }  // namespace convoy::train

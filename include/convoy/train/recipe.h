@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "convoy/train/options.h"
+#include "convoy/train/vocabulary.h"
 
 namespace convoy::train {
 
@@ -96,37 +98,26 @@ struct ParameterGroupRecipe {
   bool operator==(const ParameterGroupRecipe&) const = default;
 };
 
+// A recipe that a program puts together need not have all keys of a built-in optimizer or schedule:
+// with_defaults (convoy/train/optimizer_rule.h, schedule.h) completes it, and who uses it does so.
 struct OptimizerRecipe {
   std::string name = "sgd";
   double lr = 0.01;
-  double momentum = 0;
-  double dampening = 0;
-  bool nesterov = false;
   double weight_decay = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 0;  // 0: the optimizer's usual one
-  bool amsgrad = false;
-  double lr_decay = 0;
-  double initial_accumulator = 0;
-  double trust_coefficient = 0.001;
-  std::int64_t trust_min_dims = 2;  // parameters of fewer are updated without a trust ratio
-  Options options = {};             // a plugin's own keys, in the same table
+  Options options = {};  // the optimizer's own keys, in the same table
   std::vector<ParameterGroupRecipe> groups = {};
+  // What the name means, where the recipe was read; null: a built-in one, or nobody knows.
+  std::shared_ptr<const OptimizerKind> kind = nullptr;
 };
 
 struct ScheduleRecipe {
   std::string name = "constant";
   std::string unit = "epochs";
-  std::vector<double> milestones = {};
-  double gamma = 0.1;
-  double end = 0;  // cosine, polynomial: the last rate, as a part of lr
-  double power = 1;
-  double pct_start = 0.3;
-  double div_factor = 25;
-  double final_div_factor = 1e4;
   double warmup = 0;
   double warmup_from = 0;  // the first rate, as a part of lr
+  Options options = {};    // the schedule's own keys, in the same table
+  // What the name means, as of an optimizer.
+  std::shared_ptr<const ScheduleKind> kind = nullptr;
 };
 
 // Training ends at the first evaluation that finds this.
@@ -229,7 +220,8 @@ bool gives(const RecipeText& text, const std::vector<std::string>& overrides,
 // Reads a recipe. `overrides` are "a.b=value" with a value in TOML, or a bare text; later ones win;
 // paths in them are relative to the current folder. Throws one UsageError with all problems, a line
 // each: unknown keys (with the nearest known one), wrong types, missing files, values that make no
-// sense or contradict each other.
+// sense or contradict each other. A key of another optimizer or schedule than the chosen one may be
+// there if it has its default, and is left out.
 //
 // An override of training.steps alone clears training.epochs, and the other way round. Which files
 // that a recipe names may be missing is said by `files`.

@@ -1,5 +1,5 @@
-// This is what recipes can name: models, readers, tasks, optimizers and strategies, the built-in
-// ones and a plugin's.
+// This is what recipes can name: models, readers, tasks, optimizers, schedules and strategies, the
+// built-in ones and a plugin's.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@
 #include "convoy/train/strategy.h"
 #include "convoy/train/task.h"
 #include "convoy/train/update_rule.h"
+#include "convoy/train/vocabulary.h"
 
 namespace convoy::train {
 
@@ -62,10 +63,14 @@ class Registry {
                     Vocabulary::Check check = {});
   void add_task(const std::string& name, TaskFactory make, std::vector<Option> options = {},
                 Vocabulary::Check check = {});
-  // Its keys stand in [optimizer], beside those that every optimizer has: name, lr, weight_decay
-  // and groups. A built-in optimizer's name is taken.
+  // Convoy's own optimizers are such kinds, too. `make` is the rule of one that works on tensors,
+  // which has no OptimizerKind::rule. Throws UsageError for one that has both, or neither.
+  void add_optimizer(OptimizerKind kind, OptimizerFactory make = {});
+  // Does so for a kind of this name, with these keys and this check.
   void add_optimizer(const std::string& name, OptimizerFactory make,
                      std::vector<Option> options = {}, Vocabulary::Check check = {});
+  // Throws UsageError for one without a rate.
+  void add_schedule(ScheduleKind kind);
 
   // Opens shared libraries that were made with CONVOY_PLUGIN (convoy/train/plugin.h); they stay
   // loaded for the rest of the process. Throws UsageError naming the library and what is wrong.
@@ -85,7 +90,7 @@ class Registry {
                                            data::Peers& peers) const;
   std::unique_ptr<Strategy> make_strategy(const std::string& name) const;
   std::unique_ptr<Task> make_task(const Recipe& recipe) const;
-  // Empty for a built-in one.
+  // Empty for one of Convoy's rules, which needs none.
   OptimizerFactory optimizer(const std::string& name) const;
 
  private:

@@ -6,12 +6,21 @@
 
 namespace convoy::train {
 
+// Gives the schedules that Convoy brings.
+const Kinds<ScheduleKind>& built_in_schedules();
+
+// Gives the recipe with its schedule's kind and all of its keys: those that it lacks have their
+// defaults. Of a name that nobody knows it stays as it is. Throws std::logic_error for a key that
+// the schedule doesn't have.
+ScheduleRecipe with_defaults(ScheduleRecipe recipe);
+
 // This is a pure function of the moment, so that a resumed run needs no state for it. What the
 // recipe counts in epochs goes by the position in the data: another batch leaves it where it is.
 class Schedule {
  public:
   // `training` says how long the whole is. `steps_per_epoch` (> 0) is needed where the recipe
-  // counts the one in epochs and the other in steps, and by one_cycle in epochs.
+  // counts the one in epochs and the other in steps, and by one_cycle in epochs. Throws
+  // std::logic_error for a plugin's schedule in a recipe that was not read.
   Schedule(const ScheduleRecipe& recipe, double lr, const TrainingRecipe& training,
            double steps_per_epoch);
 
@@ -22,9 +31,8 @@ class Schedule {
 
  private:
   double after_warmup(double time, double part) const;
-  double one_cycle(double part) const;
 
-  ScheduleRecipe recipe_;
+  ScheduleRecipe recipe_;  // with its kind
   double lr_;
   bool in_epochs_;      // the recipe's unit; otherwise steps
   bool length_epochs_;  // the unit of length_

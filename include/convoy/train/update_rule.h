@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/train/options.h"
+#include "convoy/train/vocabulary.h"
 
 namespace convoy::train {
 
@@ -42,10 +42,6 @@ class UpdateRule {
   virtual void update(const ParameterUpdate& u) const = 0;
 };
 
-struct OptimizerRequest {
-  double weight_decay;     // [optimizer]'s, or the group's own
-  const Options& options;  // the optimizer's own keys in [optimizer]; during the call
-};
 // Makes the rule of a group. Throws UsageError for values that make no sense: that is said together
 // with other mistakes of a recipe, before anything is opened.
 using OptimizerFactory = std::function<std::unique_ptr<UpdateRule>(const OptimizerRequest&)>;

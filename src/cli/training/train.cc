@@ -23,6 +23,8 @@
 #include "cli/writes.h"
 #include "convoy/base/error.h"
 #include "convoy/base/units.h"
+#include "convoy/train/optimizer_rule.h"
+#include "convoy/train/schedule.h"
 #include "convoy/train/server_job.h"
 #include "convoy/train/trainer.h"
 #include "train/logging/environment.h"
@@ -67,6 +69,8 @@ train::Recipe plain_recipe(const train::Registry& registry) {
   recipe.data.validation = train::Options(keys);
   recipe.task.options = train::Options(words.tasks.find(recipe.task.name)->second);
   recipe.strategy_options = train::Options(words.strategies.find(recipe.strategy)->second);
+  recipe.optimizer = train::with_defaults(recipe.optimizer);
+  recipe.schedule = train::with_defaults(recipe.schedule);
   recipe.training.batch = 128;
   recipe.training.epochs = 10;
   return recipe;

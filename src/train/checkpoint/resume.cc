@@ -231,13 +231,17 @@ Recipe check_origin(const Origin& origin, const Recipe& recipe, const Vocabulary
              "; its loss, gradient and history are of that function. To minimize another one, "
              "begin with its weights (model.weights; convoy export makes the file)");
     }
-    const ResumeKey* key = find_resume_key(change.key);
-    if (key == nullptr || key->rule != ResumeRule::fixed) continue;
+    const auto rule = resume_rule_of(recipe, change.key);
+    if (!rule || rule->rule != ResumeRule::fixed) continue;
     if (change.key == "strategy" && save_alike(recipe.strategy, before.strategy)) continue;
     const bool anew = takes_weights_alone(recipe.strategy, before.strategy);
-    if (anew && (change.key == "strategy" || change.key == "optimizer.name")) continue;
+    if (anew && (change.key == "strategy" || change.key.starts_with("optimizer."))) continue;
+    // A key of what is chosen anew has no other value: it was none, or another's.
+    const bool other_schedule =
+        change.key.starts_with("schedule.") && recipe.schedule.name != before.schedule.name;
+    if (other_schedule || change.mine.empty() || change.theirs.empty()) continue;
     refuse(change.key + " is " + change.mine + ", in the checkpoint it is " + change.theirs + "; " +
-           std::string(key->why));
+           (rule->why.empty() ? "it has to stay as it was" : rule->why));
   }
   const std::string changed = recipe_difference(now, then, "in the checkpoint");
   if (!changed.empty() && log != nullptr) log->info("resuming with other values: " + changed);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "train/recipe/fields.h"
+
 namespace convoy::train {
 namespace {
 
@@ -51,18 +53,7 @@ constexpr ResumeKey kKeys[] = {
     {"task.options.*", kFree, ""},
     {"optimizer.name", kFixed, "what it has gathered is of that rule"},
     {"optimizer.lr", kFree, ""},
-    {"optimizer.momentum", kFits, ""},
-    {"optimizer.dampening", kFree, ""},
-    {"optimizer.nesterov", kFree, ""},
     {"optimizer.weight_decay", kFree, ""},
-    {"optimizer.beta1", kFree, ""},
-    {"optimizer.beta2", kFree, ""},
-    {"optimizer.eps", kFree, ""},
-    {"optimizer.amsgrad", kFits, ""},
-    {"optimizer.lr_decay", kFree, ""},
-    {"optimizer.initial_accumulator", kFree, ""},
-    {"optimizer.trust_coefficient", kFree, ""},
-    {"optimizer.trust_min_dims", kFree, ""},
     {"optimizer.groups.*", kFree, ""},
     {"schedule.*", kFree, ""},
     {"training.batch", kFree, ""},
@@ -132,6 +123,14 @@ const ResumeKey* find_resume_key(std::string_view key) {
     if (fits(row.key, key)) return &row;
   }
   return nullptr;
+}
+
+std::optional<KeyRule> resume_rule_of(const Recipe& recipe, const std::string& key) {
+  const Option* const option = find_option(recipe, key);
+  if (option != nullptr && option->resume) return KeyRule{*option->resume, option->why};
+  const ResumeKey* const row = find_resume_key(key);
+  if (row == nullptr) return std::nullopt;
+  return KeyRule{row->rule, std::string(row->why)};
 }
 
 }  // namespace convoy::train

@@ -1,17 +1,14 @@
 // Which keys of a recipe may have other values when a run goes on.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
-namespace convoy::train {
+#include "convoy/train/recipe.h"
 
-enum class ResumeRule : std::uint8_t {
-  free,   // counts from there on
-  fits,   // the same, as long as what is saved fits: that is checked
-  fixed,  // another value is refused
-};
+namespace convoy::train {
 
 struct ResumeKey {
   // "optimizer.lr"; a * at the end stands for any rest.
@@ -20,12 +17,21 @@ struct ResumeKey {
   std::string_view why;  // of a fixed one: what depends on it
 };
 
-// Every key of a recipe, once; keys of strategies that are not Convoy's own are free.
-// docs/training.md has the same table.
+// Every key that all recipes have, once. Keys of optimizers and schedules say it themselves
+// (Option::resume), and so may those of plugins; keys of strategies that are not Convoy's own are
+// free. docs/training.md has the same table.
 std::span<const ResumeKey> resume_keys();
 
 // The row of a key as RecipeChange has it ("optimizer.groups[1].lr_scale"); null: none.
 const ResumeKey* find_resume_key(std::string_view key);
+
+// What may become of a key of this recipe: what it says itself, or else its row. Nothing: neither
+// says anything, so it may change.
+struct KeyRule {
+  ResumeRule rule;
+  std::string why;
+};
+std::optional<KeyRule> resume_rule_of(const Recipe& recipe, const std::string& key);
 
 // Whether a run of the one strategy can go on with the other: what they save is a network and what
 // its optimizer has gathered, whoever holds which part of it.

@@ -44,21 +44,10 @@ std::unique_ptr<torch::optim::OptimizerOptions> options_of(const Rule&) {
   return nullptr;
 }
 
-// LibTorch's state and its names, which are those of checkpoints.
-std::vector<std::string> names(const OptimizerRecipe& r, const torch::optim::SGDParamState*) {
-  return r.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum_buffer"};
-}
+// LibTorch's state, in the order of the rule's slots, whose names are those of checkpoints.
 Slots slots_in(torch::optim::SGDParamState& s) { return {&s.momentum_buffer()}; }
-std::vector<std::string> names(const OptimizerRecipe&, const torch::optim::AdagradParamState*) {
-  return {"sum"};
-}
 Slots slots_in(torch::optim::AdagradParamState& s) { return {&s.sum()}; }
 // Of Adam and AdamW.
-std::vector<std::string> names(const OptimizerRecipe& r, const void*) {
-  std::vector<std::string> names{"exp_avg", "exp_avg_sq"};
-  if (r.amsgrad) names.emplace_back("max_exp_avg_sq");
-  return names;
-}
 template <class AdamState>
 Slots slots_in(AdamState& s) {
   return {&s.exp_avg(), &s.exp_avg_sq(), &s.max_exp_avg_sq()};
@@ -71,8 +60,10 @@ constexpr bool counts(const void*) { return true; }
 template <class Fused, class FusedOptions, class ParamState>
 class BuiltIn final : public GroupedOptimizer {
  public:
-  explicit BuiltIn(const ParameterGroups& groups)
-      : recipe_(groups.front().values), optimizer_(make(groups)) {}
+  explicit BuiltIn(const ParameterGroups& groups) : optimizer_(make(groups)) {
+    for (const optim::Slot& slot : optim::slots(optimizer_rule(groups.front().values)))
+      names_.emplace_back(slot.name);
+  }
 
   void set_learning_rate(std::size_t group, double lr) override {
     optimizer_->param_groups()[group].options().set_lr(lr);
@@ -82,15 +73,12 @@ class BuiltIn final : public GroupedOptimizer {
   }
   void zero_grad() override { optimizer_->zero_grad(); }
   void step() override { optimizer_->step(); }
-  std::vector<std::string> slot_names() const override {
-    return names(recipe_, static_cast<const ParamState*>(nullptr));
-  }
+  std::vector<std::string> slot_names() const override { return names_; }
   Slots slots(const torch::Tensor& parameter, bool make) override {
-    const std::size_t count = slot_names().size();
-    ParamState* s = count == 0 ? nullptr : state_of(parameter, make);
+    ParamState* s = names_.empty() ? nullptr : state_of(parameter, make);
     if (s == nullptr) return {};
     Slots slots = slots_in(*s);
-    slots.resize(count);
+    slots.resize(names_.size());
     return slots;
   }
   std::int64_t steps(const torch::Tensor& parameter) override {
@@ -132,24 +120,43 @@ class BuiltIn final : public GroupedOptimizer {
     return state;
   }
 
-  OptimizerRecipe recipe_;
+  std::vector<std::string> names_;  // of the rule's slots
   std::unique_ptr<Fused> optimizer_;
 };
+
+using OptimizerOfRule = std::unique_ptr<GroupedOptimizer>;
+
+OptimizerOfRule make_for(const optim::Sgd&, const ParameterGroups& groups) {
+  using namespace torch::optim;
+  return std::make_unique<BuiltIn<FusedSgd, SGDOptions, SGDParamState>>(groups);
+}
+OptimizerOfRule make_for(const optim::SgdVelocity&, const ParameterGroups& groups) {
+  return make_velocity_optimizer(groups);
+}
+OptimizerOfRule make_for(const optim::Adam&, const ParameterGroups& groups) {
+  using namespace torch::optim;
+  return std::make_unique<BuiltIn<FusedAdam, AdamOptions, AdamParamState>>(groups);
+}
+OptimizerOfRule make_for(const optim::AdamW&, const ParameterGroups& groups) {
+  using namespace torch::optim;
+  return std::make_unique<BuiltIn<FusedAdamW, AdamWOptions, AdamWParamState>>(groups);
+}
+OptimizerOfRule make_for(const optim::Adagrad&, const ParameterGroups& groups) {
+  using namespace torch::optim;
+  return std::make_unique<BuiltIn<FusedAdagrad, AdagradOptions, AdagradParamState>>(groups);
+}
+OptimizerOfRule make_for(const optim::Lars&, const ParameterGroups& groups) {
+  return make_layerwise_optimizer(groups);
+}
+OptimizerOfRule make_for(const optim::Lamb&, const ParameterGroups& groups) {
+  return make_layerwise_optimizer(groups);
+}
 
 }  // namespace
 
 std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups& groups) {
-  using namespace torch::optim;
-  const std::string& name = groups.front().values.name;
-  if (name == "sgd_velocity") return make_velocity_optimizer(groups);
-  if (name == "lars" || name == "lamb") return make_layerwise_optimizer(groups);
-  if (name == "adam")
-    return std::make_unique<BuiltIn<FusedAdam, AdamOptions, AdamParamState>>(groups);
-  if (name == "adamw")
-    return std::make_unique<BuiltIn<FusedAdamW, AdamWOptions, AdamWParamState>>(groups);
-  if (name == "adagrad")
-    return std::make_unique<BuiltIn<FusedAdagrad, AdagradOptions, AdagradParamState>>(groups);
-  return std::make_unique<BuiltIn<FusedSgd, SGDOptions, SGDParamState>>(groups);
+  return std::visit([&groups](const auto& rule) { return make_for(rule, groups); },
+                    optimizer_rule(groups.front().values));
 }
 
 }  // namespace convoy::train

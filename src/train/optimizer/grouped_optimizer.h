@@ -50,7 +50,7 @@ struct ParameterGroup {
 };
 using ParameterGroups = std::vector<ParameterGroup>;  // at least one
 
-// Makes an optimizer whose name is among built_in_optimizers().
+// Makes an optimizer of one of Convoy's rules, see has_rule(): by the rule, whatever its name.
 std::unique_ptr<GroupedOptimizer> make_built_in_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_velocity_optimizer(const ParameterGroups& groups);
 std::unique_ptr<GroupedOptimizer> make_layerwise_optimizer(const ParameterGroups& groups);

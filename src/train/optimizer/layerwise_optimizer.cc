@@ -10,6 +10,7 @@
 #include "convoy/train/optimizer_rule.h"
 #include "train/optimizer/fused_step.h"
 #include "train/optimizer/grouped_optimizer.h"
+#include "train/recipe/kinds.h"
 
 namespace convoy::train {
 namespace {
@@ -63,17 +64,23 @@ void apply(const optim::Rule& rule, double ratio, Layer& layer) {
   layer.tensor.add_(layer.slots[0]);
 }
 
+// A plugin's optimizer of such a rule need not have the key.
+std::int64_t trust_min_dims(const OptimizerRecipe& values) {
+  const Options keys = with_defaults(values).options;
+  return keys.has(kTrustMinDims) ? keys.integer(kTrustMinDims) : kUsualTrustMinDims;
+}
+
 class LayerwiseOptimizer final : public GroupedOptimizer {
  public:
   explicit LayerwiseOptimizer(const ParameterGroups& groups) {
     for (const ParameterGroup& group : groups) {
       Group& own = groups_.emplace_back();
       own.rule = optimizer_rule(group.values);
+      const std::int64_t scaled_dims = trust_min_dims(group.values);
       for (const auto& parameter : group.parameters) {
         own.layers.push_back(layers_.size());
         of_[parameter.tensor.unsafeGetTensorImpl()] = layers_.size();
-        layers_.push_back({parameter.name, parameter.tensor,
-                           parameter.tensor.dim() >= group.values.trust_min_dims,
+        layers_.push_back({parameter.name, parameter.tensor, parameter.tensor.dim() >= scaled_dims,
                            std::vector<torch::Tensor>(optim::slots(own.rule).size())});
       }
     }

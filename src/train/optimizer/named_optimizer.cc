@@ -17,10 +17,10 @@ std::size_t group_of(const OptimizerRecipe& recipe, const parallel::NamedTensor&
 
 std::unique_ptr<GroupedOptimizer> make(const ParameterGroups& groups,
                                        const OptimizerFactory& plugin) {
-  const std::string& name = groups.front().values.name;
-  if (is_built_in_optimizer(name)) return make_built_in_optimizer(groups);
+  const OptimizerRecipe& values = groups.front().values;
+  if (has_rule(values)) return make_built_in_optimizer(groups);
   if (plugin) return make_rule_optimizer(groups, plugin);
-  throw std::logic_error("the optimizer '" + name +
+  throw std::logic_error("the optimizer '" + values.name +
                          "' is a plugin's: TrainerContext::make_optimizer makes it");
 }
 

@@ -183,25 +183,36 @@ void Registry::add_task(const std::string& name, TaskFactory make, std::vector<O
   };
 }
 
+void Registry::add_optimizer(OptimizerKind kind, OptimizerFactory make) {
+  if ((kind.rule != nullptr) == (make != nullptr)) {
+    throw UsageError("the optimizer '" + kind.name + "' has " + (make ? "both" : "neither") +
+                     " one of Convoy's rules " + (make ? "and" : "nor") + " a rule of its own");
+  }
+  const std::string name = kind.name;
+  if (make) {
+    kind.check = [make, check = std::move(kind.check)](const Recipe& recipe,
+                                                       std::vector<std::string>& problems) {
+      const std::size_t before = problems.size();
+      if (check) check(recipe, problems);
+      if (problems.size() == before) try_rules(recipe.optimizer, make, problems);
+    };
+  }
+  vocabulary_.optimizers.add(std::move(kind));
+  if (make) optimizers_[name] = std::move(make);
+}
+
 void Registry::add_optimizer(const std::string& name, OptimizerFactory make,
                              std::vector<Option> options, Vocabulary::Check check) {
-  if (is_built_in_optimizer(name)) refuse_name("an optimizer", name);
-  for (const Option& option : options) {
-    for (const char* own : {"name", "lr", "weight_decay", "groups"}) {
-      if (option.key != own) continue;
-      throw UsageError("the optimizer '" + name + "' can't have a key '" + option.key +
-                       "' of its own: every optimizer has one");
-    }
-  }
-  add(optimizers_, "an optimizer", name, make);
-  vocabulary_.optimizers[name] = std::move(options);
-  vocabulary_.optimizer_checks[name] = [make = std::move(make), check = std::move(check)](
-                                           const Recipe& recipe,
-                                           std::vector<std::string>& problems) {
-    const std::size_t before = problems.size();
-    if (check) check(recipe, problems);
-    if (problems.size() == before) try_rules(recipe.optimizer, make, problems);
-  };
+  OptimizerKind kind;
+  kind.name = name;
+  kind.options = std::move(options);
+  kind.check = std::move(check);
+  add_optimizer(std::move(kind), std::move(make));
+}
+
+void Registry::add_schedule(ScheduleKind kind) {
+  if (!kind.rate) throw UsageError("the schedule '" + kind.name + "' gives no rate");
+  vocabulary_.schedules.add(std::move(kind));
 }
 
 void Registry::load_plugins(const std::vector<std::string>& libraries) {

@@ -1,5 +1,7 @@
 // What makes no sense in a recipe whose types are right.
+#include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "convoy/train/optimizer_rule.h"
 #include "train/compute/device.h"
 #include "train/recipe/fields.h"
+#include "train/recipe/kinds.h"
 
 namespace convoy::train {
 namespace {
@@ -50,67 +53,93 @@ class Checker {
                                                       std::to_string(data::kMaxSide));
   }
   // Keys that only some choices have a use for.
-  void only_for(const char* key, bool used, const std::string& whom) {
-    expect(used || !given_(key), std::string(key) + " is for " + whom);
+  void only_for(const std::string& key, bool used, const std::string& whom) {
+    expect(used || !given_(key), key + " is for " + whom);
   }
-  static std::string number(double value) {
-    std::string text = std::to_string(value);
-    text.erase(text.find_last_not_of('0') + 1);
-    if (!text.empty() && text.back() == '.') text.pop_back();
-    return text;
+  // What keys say of their own values, in the table with this name.
+  void values(const std::string& table, const Options& options) {
+    for (const Option& option : options.specification()) {
+      if (!option.check) continue;
+      const std::string wrong = option.check(options.value(option.key));
+      expect(wrong.empty(), table + "." + option.key + " " + wrong);
+    }
   }
+  // Whether all numbers of the table are finite.
+  bool finite_values(const std::string& table, const Options& options) {
+    bool all = true;
+    for (const Option& option : options.specification()) {
+      const std::string key = table + "." + option.key;
+      const Value& value = options.value(option.key);
+      if (const auto* one = std::get_if<double>(&value)) all = finite(key, *one) && all;
+      if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+        for (const double one : *list) all = finite(key, one) && all;
+      }
+    }
+    return all;
+  }
+  // Keys of other kinds of this sort. `whose` stands before their names, before one and several.
+  template <class Kind>
+  void no_others(const std::string& table, const Kinds<Kind>& kinds, const Kind& chosen,
+                 const std::pair<std::string, std::string>& whose) {
+    std::vector<std::string> own, others;
+    for (const Option& option : chosen.options) own.push_back(option.key);
+    for (const auto& kind : kinds) {
+      for (const Option& option : kind->options) {
+        const auto is_known = [&option](const std::vector<std::string>& keys) {
+          return std::find(keys.begin(), keys.end(), option.key) != keys.end();
+        };
+        if (is_known(own) || is_known(others)) continue;
+        others.push_back(option.key);
+        const std::vector<std::string> owners = owners_of(kinds, option.key);
+        only_for(table + "." + option.key, false,
+                 (owners.size() == 1 ? whose.first : whose.second) + all_of_words(owners) +
+                     ", not " + chosen.name + own_text(own));
+      }
+    }
+  }
+  static std::string own_text(const std::vector<std::string>& own) {
+    if (own.empty()) return ", which has no keys of its own";
+    return (own.size() == 1 ? ", whose own key is " : ", whose own keys are ") + all_of_words(own);
+  }
+  template <class Kind>
+  static std::vector<std::string> owners_of(const Kinds<Kind>& kinds, const std::string& key) {
+    std::vector<std::string> owners;
+    for (const auto& kind : kinds) {
+      const bool has = std::any_of(kind->options.begin(), kind->options.end(),
+                                   [&key](const Option& option) { return option.key == key; });
+      if (has) owners.push_back(kind->name);
+    }
+    return owners;
+  }
+  static std::string number(double value) { return number_text(value); }
 
  private:
   const Given& given_;
   std::vector<std::string>& problems_;
 };
 
-void check_optimizer(const OptimizerRecipe& o, Checker& c) {
-  const bool built_in = is_built_in_optimizer(o.name);
-  const bool adam = o.name == "adam" || o.name == "adamw";
-  const auto only_for = [&](std::initializer_list<const char*> keys, bool used,
-                            const std::string& whom) {
-    for (const char* key : keys) {
-      if (o.options.has(key)) continue;  // a plugin's own
-      c.only_for((std::string("optimizer.") + key).c_str(), used, whom + ", not " + o.name);
-    }
-  };
-  const bool velocity = o.name == "sgd_velocity";
-  const bool lars = o.name == "lars", lamb = o.name == "lamb";
-  only_for({"momentum"}, o.name == "sgd" || velocity || lars, "sgd, sgd_velocity and lars");
-  only_for({"dampening", "nesterov"}, o.name == "sgd", "sgd");
-  only_for({"beta1", "beta2"}, adam || lamb, "adam, adamw and lamb");
-  only_for({"amsgrad"}, adam, "adam and adamw");
-  only_for({"lr_decay", "initial_accumulator"}, o.name == "adagrad", "adagrad");
-  only_for({"eps"}, built_in && o.name != "sgd" && !velocity,
-           "adam, adamw, adagrad, lars and lamb");
-  only_for({"trust_coefficient"}, lars, "lars");
-  only_for({"trust_min_dims"}, lars || lamb, "lars and lamb");
-  bool finite = true;
-  const std::pair<const char*, double> numbers[] = {{"lr", o.lr},
-                                                    {"momentum", o.momentum},
-                                                    {"dampening", o.dampening},
-                                                    {"beta1", o.beta1},
-                                                    {"beta2", o.beta2},
-                                                    {"weight_decay", o.weight_decay},
-                                                    {"eps", o.eps},
-                                                    {"lr_decay", o.lr_decay},
-                                                    {"initial_accumulator", o.initial_accumulator},
-                                                    {"trust_coefficient", o.trust_coefficient}};
-  for (const auto& [key, value] : numbers)
-    finite = c.finite(std::string("optimizer.") + key, value) && finite;
-  c.expect(o.trust_min_dims >= 0, "optimizer.trust_min_dims is negative; 0 means all parameters");
-  c.expect(o.options.has("momentum") || !(o.momentum >= 1),
-           "optimizer.momentum has to be below 1: from there on updates grow without end");
-  if (built_in && finite) {
-    try {
-      optim::validate(optimizer_rule(o));
-    } catch (const UsageError& error) {
-      c.expect(false, std::string("optimizer: ") + error.what());
-    }
-  } else if (!built_in) {
+// What one of Convoy's rules says of its values.
+void check_values_of_rule(const OptimizerRecipe& o, Checker& c) {
+  try {
+    optim::validate(optimizer_rule(o));
+  } catch (const UsageError& error) {
+    c.expect(false, std::string("optimizer: ") + error.what());
+  } catch (const std::exception& error) {
+    c.expect(false, "optimizer: '" + o.name + "' can't be made: " + error.what());
+  }
+}
+
+void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, Checker& c) {
+  if (o.kind) c.no_others("optimizer", vocabulary.optimizers, *o.kind, {"", ""});
+  bool finite = c.finite("optimizer.lr", o.lr);
+  finite = c.finite("optimizer.weight_decay", o.weight_decay) && finite;
+  finite = c.finite_values("optimizer", o.options) && finite;
+  c.values("optimizer", o.options);
+  if (!has_rule(o)) {
     c.expect(!(o.lr < 0), "optimizer.lr can't be negative");
     c.expect(!(o.weight_decay < 0), "optimizer.weight_decay can't be negative");
+  } else if (finite) {
+    check_values_of_rule(o, c);
   }
   for (std::size_t i = 0; i < o.groups.size(); ++i) {
     const ParameterGroupRecipe& group = o.groups[i];
@@ -123,66 +152,32 @@ void check_optimizer(const OptimizerRecipe& o, Checker& c) {
     c.expect(!(group.weight_decay < 0) || group.weight_decay == -1,
              name + ".weight_decay is negative; -1 means the optimizer's");
     c.expect(group.max_dims >= 0, name + ".max_dims is negative; 0 means any");
-    c.expect(group.trust_min_dims == -1 || lars || lamb,
-             name + ".trust_min_dims is for lars and lamb, not " + o.name);
+    c.expect(group.trust_min_dims == -1 || !o.kind || o.options.has(kTrustMinDims),
+             name + ".trust_min_dims is for " +
+                 all_of_words(Checker::owners_of(vocabulary.optimizers, kTrustMinDims)) + ", not " +
+                 o.name);
     c.expect(group.trust_min_dims >= -1,
              name + ".trust_min_dims is negative; -1 means the optimizer's");
   }
 }
 
-// How long training is by the unit of the schedule; 0: that is not known yet.
-double length_of(const Recipe& r) {
-  return static_cast<double>(r.schedule.unit == "epochs" ? r.training.epochs : r.training.steps);
-}
-
-void check_schedule(const Recipe& r, Checker& c) {
-  const ScheduleRecipe& s = r.schedule;
-  c.only_for("schedule.milestones", s.name == "step", "the schedule step, not " + s.name);
-  c.only_for("schedule.gamma", s.name == "step", "the schedule step, not " + s.name);
-  const bool polynomial = s.name == "polynomial", one_cycle = s.name == "one_cycle";
-  c.only_for("schedule.end", s.name == "cosine" || polynomial,
-             "the schedules cosine and polynomial, not " + s.name);
-  c.only_for("schedule.power", polynomial, "the schedule polynomial, not " + s.name);
-  for (const char* key : {"schedule.pct_start", "schedule.div_factor", "schedule.final_div_factor"})
-    c.only_for(key, one_cycle, "the schedule one_cycle, not " + s.name);
-  c.only_for("schedule.warmup", !one_cycle || s.warmup == 0,
-             "other schedules than one_cycle, whose rate rises by itself (schedule.pct_start)");
-  c.expect(s.name != "step" || !s.milestones.empty(),
-           "schedule.milestones is empty; the schedule step needs them");
-  double before = 0;
-  for (const double milestone : s.milestones) {
-    c.finite("schedule.milestones", milestone);
-    c.expect(milestone > before, "schedule.milestones have to be ascending and above 0");
-    before = milestone;
+void check_schedule(const ScheduleRecipe& s, const Vocabulary& vocabulary, Checker& c) {
+  if (s.kind) {
+    c.no_others("schedule", vocabulary.schedules, *s.kind, {"the schedule ", "the schedules "});
   }
-  const double length = length_of(r);
-  if (length > 0 && !s.milestones.empty()) {
-    c.expect(s.milestones.back() < length, "schedule.milestones: the last one, " +
-                                               Checker::number(s.milestones.back()) +
-                                               ", lies beyond the end of training");
-  }
-  const std::pair<const char*, double> numbers[] = {{"schedule.warmup", s.warmup},
-                                                    {"schedule.warmup_from", s.warmup_from},
-                                                    {"schedule.end", s.end}};
-  for (const auto& [key, value] : numbers) {
+  c.finite_values("schedule", s.options);
+  c.values("schedule", s.options);
+  for (const auto& [key, value] :
+       {std::pair{"schedule.warmup", s.warmup}, std::pair{"schedule.warmup_from", s.warmup_from}}) {
     if (c.finite(key, value)) c.at_least(key, value, 0);
   }
-  if (c.finite("schedule.power", s.power))
-    c.expect(s.power > 0, "schedule.power has to be above 0");
-  c.expect(s.pct_start >= 0 && s.pct_start <= 1, "schedule.pct_start has to be 0 to 1");
-  for (const auto& [key, value] : {std::pair{"schedule.div_factor", s.div_factor},
-                                   std::pair{"schedule.final_div_factor", s.final_div_factor}}) {
-    if (c.finite(key, value)) c.at_least(key, value, 1);
-  }
   c.only_for("schedule.warmup_from", s.warmup > 0, "schedule.warmup, which is 0");
-  if (c.finite("schedule.gamma", s.gamma))
-    c.expect(s.gamma > 0, "schedule.gamma has to be above 0");
 }
 
 // What would spoil a training, but says nothing against using what came of it.
 void check_aims(const Recipe& r, const Given& given, Checker& c) {
   const ScheduleRecipe& s = r.schedule;
-  const double length = length_of(r);
+  const double length = schedule_length(r);
   if (length > 0 && std::isfinite(s.warmup)) {
     c.expect(s.warmup <= length,
              "schedule.warmup is " + Checker::number(s.warmup) + " " + s.unit +
@@ -314,7 +309,7 @@ void check_data(const DataRecipe& d, Checker& c) {
 
 }  // namespace
 
-void check_values(const Recipe& r, const Given& given, bool trains,
+void check_values(const Recipe& r, const Given& given, const Vocabulary& vocabulary, bool trains,
                   std::vector<std::string>& problems) {
   Checker c(given, problems);
   constexpr double kMost = 1e15;
@@ -343,8 +338,14 @@ void check_values(const Recipe& r, const Given& given, bool trains,
         c.expect(part >= 0 && part < kMost, name + ".parts can't be negative, or 1e15 and more");
     }
   }
-  check_optimizer(r.optimizer, c);
-  check_schedule(r, c);
+  check_optimizer(r.optimizer, vocabulary, c);
+  check_schedule(r.schedule, vocabulary, c);
+  c.values("model.options", r.model.options);
+  c.values("data.train", r.data.train);
+  c.values("data.validation", r.data.validation);
+  c.values("task.options", r.task.options);
+  c.values(r.strategy, r.strategy_options);
+  for (const auto& [table, options] : r.candidates) c.values(table, options);
   if (trains) check_aims(r, given, c);
   if (t.batch == 0)
     c.expect(false, "training.batch is missing: the images per update");

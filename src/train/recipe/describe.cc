@@ -1,4 +1,5 @@
 #include "convoy/train/optimizer_rule.h"
+#include "convoy/train/schedule.h"
 #include "convoy/train/server_job.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/fields.h"
@@ -72,42 +73,28 @@ void describe(DataRecipe& data, Fields& f) {
   }
 }
 
+// What is chosen, and what else there is: "Adam (...); or sgd, sgd_velocity, a plugin's".
+template <class Kind, class Chosen>
+std::string doc_of_name(const Kinds<Kind>& built_in, const Chosen& chosen) {
+  std::string text = chosen.kind && !chosen.kind->doc.empty() ? chosen.kind->doc + "; or " : "";
+  for (const std::string& name : built_in.names()) {
+    if (name != chosen.name) text += name + ", ";
+  }
+  return text + "a plugin's";
+}
+
 void describe(OptimizerRecipe& o, Fields& f) {
-  f.field("name", o.name, "sgd, sgd_velocity, adam, adamw, adagrad, lars, lamb, a plugin's");
+  f.field("name", o.name, doc_of_name(built_in_optimizers(), o).c_str());
   f.field("lr", o.lr, "learning rate");
-  f.more_options(o.options, o.name, built_in_optimizers());
-  // A plugin's optimizer may have keys of these names, which are its own then.
-  const auto field = [&](const char* key, auto& value, const char* doc) {
-    if (!o.options.has(key)) f.field(key, value, doc);
-  };
-  field("momentum", o.momentum, "sgd, sgd_velocity, lars");
-  field("dampening", o.dampening, "sgd");
-  field("nesterov", o.nesterov, "sgd");
   f.field("weight_decay", o.weight_decay, "L2 penalty; decoupled in adamw and lamb");
-  field("beta1", o.beta1, "adam, adamw, lamb");
-  field("beta2", o.beta2, "adam, adamw, lamb");
-  field("eps", o.eps, "adam, adamw, adagrad, lars, lamb; 0: 1e-8, 1e-8, 1e-10, 0, 1e-6");
-  field("amsgrad", o.amsgrad, "adam, adamw");
-  field("lr_decay", o.lr_decay, "adagrad");
-  field("initial_accumulator", o.initial_accumulator, "adagrad");
-  field("trust_coefficient", o.trust_coefficient, "lars: multiplies the trust ratio");
-  field("trust_min_dims", o.trust_min_dims,
-        "lars, lamb: parameters of fewer dimensions are updated without a trust ratio");
+  f.own_keys(o);
   f.list_of("groups", o.groups, "Parameters with values of their own; the first group that fits.");
 }
 
 void describe(ScheduleRecipe& s, Fields& f) {
-  f.field("name", s.name, "constant, step, cosine, polynomial or one_cycle",
-          {"constant", "step", "cosine", "polynomial", "one_cycle"});
-  f.field("unit", s.unit, "of milestones and warmup: epochs or steps", {"epochs", "steps"});
-  f.field("milestones", s.milestones, "step: where the rate is multiplied by gamma");
-  f.field("gamma", s.gamma, "step");
-  f.field("end", s.end, "cosine, polynomial: the rate at the end, as a part of lr");
-  f.field("power", s.power, "polynomial: of the part of the training that is left");
-  f.field("pct_start", s.pct_start, "one_cycle: the part of the training in which the rate rises");
-  f.field("div_factor", s.div_factor, "one_cycle: the first rate is lr divided by this");
-  f.field("final_div_factor", s.final_div_factor,
-          "one_cycle: the last rate is the first one divided by this");
+  f.field("name", s.name, doc_of_name(built_in_schedules(), s).c_str());
+  f.field("unit", s.unit, "of warmup, and of milestones: epochs or steps", {"epochs", "steps"});
+  f.own_keys(s);
   f.field("warmup", s.warmup, "how long the rate rises, linearly, at the start");
   f.field("warmup_from", s.warmup_from, "where it starts, as a part of lr");
 }
@@ -197,7 +184,7 @@ void describe(Recipe& r, Fields& f) {
   f.field("strategy", r.strategy,
           "how the ranks work together; its keys are in a table of its name");
   f.field("plugins", r.plugins,
-          "shared libraries with models, readers, tasks and optimizers of yours",
+          "shared libraries with models, readers, tasks, optimizers and schedules of yours",
           Fields::Path::must_exist);
   f.field("seed", r.seed, "of weights, order of samples and augmentation");
   f.field("threads", r.threads, "of each rank; 0: its share of the machine's cores");

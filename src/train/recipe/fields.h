@@ -49,10 +49,10 @@ class Fields {
   // A table with keys of its own; `vocabulary` has them under the name that `chosen` holds.
   virtual void options(const std::string& key, Options& options, const std::string& chosen,
                        const std::string& doc) = 0;
-  // Keys of the current table that belong to what `chosen` names, unless it is built in: what a
-  // plugin's optimizer has in [optimizer].
-  virtual void more_options(Options& options, const std::string& chosen,
-                            const Choices& built_in) = 0;
+  // Keys of the current table that belong to the optimizer, or the schedule, that is named in it.
+  // Reading: finds out what the name means.
+  virtual void own_keys(OptimizerRecipe& optimizer) = 0;
+  virtual void own_keys(ScheduleRecipe& schedule) = 0;
   // Whether the recipe has this table (printing: whether to print it).
   virtual bool optional_table(const char* key, bool& present) = 0;
 };
@@ -86,6 +86,10 @@ void Fields::list_of(const char* key, std::vector<T>& tables, const char* doc) {
 // of a list are numbered, each list by itself.
 std::vector<std::pair<std::string, std::string>> recipe_keys(const std::string& printed);
 
+// Gives the key that one of the recipe's tables of options has under this name ("optimizer.beta1",
+// "model.options.width"); null: there is none.
+const Option* find_option(const Recipe& recipe, const std::string& key);
+
 // Appends what makes no sense in a recipe that was read without problems of its own. `given` tells
 // whether the user gave a key ("optimizer.momentum") another value than its default: complete
 // recipes hold the defaults of keys that mean nothing to them; present() whether the recipe has the
@@ -97,7 +101,7 @@ class Given {
   virtual bool operator()(const std::string& key) const = 0;
   virtual bool present(const std::string& key) const = 0;
 };
-void check_values(const Recipe& recipe, const Given& given, bool trains,
-                  std::vector<std::string>& problems);
+void check_values(const Recipe& recipe, const Given& given, const Vocabulary& vocabulary,
+                  bool trains, std::vector<std::string>& problems);
 
 }  // namespace convoy::train

@@ -3,23 +3,15 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
 
+#include "convoy/base/error.h"
 #include "convoy/train/downpour.h"
+#include "train/recipe/kinds.h"
 
 namespace convoy::train {
 namespace {
-
-template <class Rule>
-Rule adam(const OptimizerRecipe& r) {
-  Rule rule;
-  rule.lr = r.lr;
-  rule.beta1 = r.beta1;
-  rule.beta2 = r.beta2;
-  if (r.eps != 0) rule.eps = r.eps;
-  rule.weight_decay = r.weight_decay;
-  rule.amsgrad = r.amsgrad;
-  return rule;
-}
 
 bool fits(const ParameterGroupRecipe& group, const std::string& name, std::int64_t dimensions) {
   if (group.max_dims > 0 && dimensions > group.max_dims) return false;
@@ -29,52 +21,41 @@ bool fits(const ParameterGroupRecipe& group, const std::string& name, std::int64
       [&](const std::string& pattern) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
+// One line for each.
+Kinds<OptimizerKind> make_built_in_optimizers() {
+  Kinds<OptimizerKind> kinds;
+  add_sgd(kinds);
+  add_sgd_velocity(kinds);
+  add_adam(kinds);
+  add_adagrad(kinds);
+  add_lars(kinds);
+  add_lamb(kinds);
+  return kinds;
+}
+
 }  // namespace
 
-const std::vector<std::string>& built_in_optimizers() {
-  static const std::vector<std::string> names{"sgd",     "sgd_velocity", "adam", "adamw",
-                                              "adagrad", "lars",         "lamb"};
-  return names;
+const Kinds<OptimizerKind>& built_in_optimizers() {
+  static const Kinds<OptimizerKind> kinds = make_built_in_optimizers();
+  return kinds;
 }
 
-bool is_built_in_optimizer(const std::string& name) {
-  const std::vector<std::string>& names = built_in_optimizers();
-  return std::find(names.begin(), names.end(), name) != names.end();
+OptimizerRecipe with_defaults(OptimizerRecipe recipe) {
+  return completed(built_in_optimizers(), std::move(recipe));
 }
 
-optim::Rule optimizer_rule(const OptimizerRecipe& r) {
-  if (r.name == "adam") return adam<optim::Adam>(r);
-  if (r.name == "adamw") return adam<optim::AdamW>(r);
-  if (r.name == "adagrad") {
-    optim::Adagrad rule;
-    rule.lr = r.lr;
-    rule.lr_decay = r.lr_decay;
-    rule.weight_decay = r.weight_decay;
-    rule.initial_accumulator_value = r.initial_accumulator;
-    if (r.eps != 0) rule.eps = r.eps;
-    return rule;
-  }
-  if (r.name == "sgd_velocity") {
-    return optim::SgdVelocity{.lr = r.lr, .momentum = r.momentum, .weight_decay = r.weight_decay};
-  }
-  if (r.name == "lars") {
-    return optim::Lars{.lr = r.lr,
-                       .momentum = r.momentum,
-                       .weight_decay = r.weight_decay,
-                       .trust_coefficient = r.trust_coefficient,
-                       .eps = r.eps};
-  }
-  if (r.name == "lamb") {
-    optim::Lamb rule{.lr = r.lr, .beta1 = r.beta1, .beta2 = r.beta2};
-    if (r.eps != 0) rule.eps = r.eps;
-    rule.weight_decay = r.weight_decay;
-    return rule;
-  }
-  return optim::Sgd{.lr = r.lr,
-                    .momentum = r.momentum,
-                    .dampening = r.dampening,
-                    .weight_decay = r.weight_decay,
-                    .nesterov = r.nesterov};
+bool has_rule(const OptimizerRecipe& recipe) {
+  const auto kind = recipe.kind ? recipe.kind : built_in_optimizers().find(recipe.name);
+  return kind != nullptr && kind->rule != nullptr;
+}
+
+optim::Rule optimizer_rule(const OptimizerRecipe& recipe) {
+  const OptimizerRecipe r = with_defaults(recipe);
+  if (!has_rule(r))
+    throw std::logic_error("the optimizer '" + r.name + "' is none of convoy::optim's rules");
+  optim::Rule rule = r.kind->rule({r.weight_decay, r.options});
+  optim::set_learning_rate(rule, r.lr);
+  return rule;
 }
 
 std::size_t group_of(const OptimizerRecipe& recipe, const std::string& name,
@@ -86,19 +67,23 @@ std::size_t group_of(const OptimizerRecipe& recipe, const std::string& name,
 }
 
 OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group) {
-  OptimizerRecipe values = recipe;
+  OptimizerRecipe values = with_defaults(recipe);
   if (group.weight_decay >= 0) values.weight_decay = group.weight_decay;
-  if (group.trust_min_dims >= 0) values.trust_min_dims = group.trust_min_dims;
+  if (group.trust_min_dims >= 0 && values.options.has(kTrustMinDims))
+    values.options.set(kTrustMinDims, group.trust_min_dims);
   return values;
 }
 
 optim::Rule parameter_rule(const OptimizerRecipe& recipe, const std::string& name,
                            std::int64_t dimensions) {
   const std::size_t index = group_of(recipe, name, dimensions);
-  if (index == 0) return optimizer_rule(recipe);
-  const ParameterGroupRecipe& group = recipe.groups[index - 1];
-  optim::Rule rule = optimizer_rule(values_of_group(recipe, group));
-  optim::set_learning_rate(rule, recipe.lr * group.lr_scale);
+  optim::Rule rule =
+      optimizer_rule(index == 0 ? recipe : values_of_group(recipe, recipe.groups[index - 1]));
+  if (optim::is_layerwise(rule)) {
+    throw UsageError("optimizer.name is '" + recipe.name +
+                     "', which goes by norms of whole parameters; servers have slices of them");
+  }
+  if (index > 0) optim::set_learning_rate(rule, recipe.lr * recipe.groups[index - 1].lr_scale);
   return rule;
 }
 

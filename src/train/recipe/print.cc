@@ -68,9 +68,8 @@ class Printer : public Fields {
     lines(options);
     end();
   }
-  void more_options(Options& options, const std::string&, const Choices&) override {
-    lines(options);
-  }
+  void own_keys(OptimizerRecipe& optimizer) override { lines(optimizer.options); }
+  void own_keys(ScheduleRecipe& schedule) override { lines(schedule.options); }
   bool optional_table(const char*, bool& present) override { return present; }
 
  private:

@@ -108,20 +108,10 @@ class Reader : public Fields, public Given {
     end();
   }
 
-  void more_options(Options& options, const std::string& chosen, const Choices& built_in) override {
-    options = Options();
-    if (std::find(built_in.begin(), built_in.end(), chosen) != built_in.end()) return;
-    const Vocabulary::Table& table = vocabulary_.optimizers;
-    const auto found = table.find(chosen);
-    if (found != table.end()) {
-      options = Options(found->second);
-      return read_options(options);
-    }
-    complained_.insert("optimizer");
-    Choices known = built_in;
-    for (const std::string& name : names_in(table)) known.push_back(name);
-    unknown_choice("optimizer", chosen, known);
+  void own_keys(OptimizerRecipe& optimizer) override {
+    read_kind(vocabulary_.optimizers, optimizer);
   }
+  void own_keys(ScheduleRecipe& schedule) override { read_kind(vocabulary_.schedules, schedule); }
 
   bool word(const char* key, const char* word, bool& is, const char*) override {
     const toml::node* node = child(key);
@@ -238,13 +228,14 @@ class Reader : public Fields, public Given {
       if (of_another_reader(name)) continue;
       std::string text = "there is no such key";
       const std::string near = nearest_name(name, known);
+      const std::vector<std::string> own = without_others(known);
       if (!near.empty()) {
         text += "; did you mean " + full(near) + "?";
       } else if (const std::string other = of_tables(name); !other.empty()) {
         text += "; did you mean " + other + "?";
-      } else if (known.size() <= 12) {
-        text += known.empty() ? " here; none is known" : "; there are";
-        for (const std::string& other : known) text += (&other == &known[0] ? " " : ", ") + other;
+      } else if (own.size() <= 12) {
+        text += own.empty() ? " here; none is known" : "; there are";
+        for (const std::string& other : own) text += (&other == &own[0] ? " " : ", ") + other;
       }
       problem(name, text);
     }
@@ -278,6 +269,42 @@ class Reader : public Fields, public Given {
       }
       options.set(option.key, std::move(value));
     }
+  }
+
+  // What the name of an optimizer or a schedule means, with its keys in the current table.
+  template <class Kind, class Chosen>
+  void read_kind(const Kinds<Kind>& kinds, Chosen& chosen) {
+    chosen.kind = kinds.find(chosen.name);
+    chosen.options = chosen.kind ? Options(chosen.kind->options) : Options();
+    read_options(chosen.options);
+    read_others(kinds, chosen.options);
+    if (chosen.kind) return;
+    complained_.insert(Kind::kSort);
+    unknown_choice(Kind::kSort, chosen.name, kinds.names());
+  }
+
+  // Keys of other kinds than the chosen one: whether they have their defaults is given_'s to say.
+  // Of several kinds with such a key the first says what it is.
+  template <class Kind>
+  void read_others(const Kinds<Kind>& kinds, const Options& own) {
+    std::set<std::string> done;
+    for (const auto& kind : kinds) {
+      for (const Option& option : kind->options) {
+        if (own.has(option.key) || !done.insert(option.key).second) continue;
+        Value value = option.initial;
+        std::visit([&](auto& v) { read(option.key, v); }, value);
+        others_.insert(full(option.key));
+      }
+    }
+  }
+
+  // Of keys of the current table, those that mean something to what is chosen.
+  std::vector<std::string> without_others(const std::vector<std::string>& known) const {
+    std::vector<std::string> own;
+    for (const std::string& key : known) {
+      if (!others_.contains(full(key))) own.push_back(key);
+    }
+    return own;
   }
 
   static std::vector<std::string> names_in(const Vocabulary::Table& table) {
@@ -353,6 +380,7 @@ class Reader : public Fields, public Given {
   std::vector<std::string> path_;
   std::vector<std::vector<std::string>> known_{1};
   std::set<std::string> all_known_;  // with their tables
+  std::set<std::string> others_;     // of kinds that are not chosen, with their tables
   std::set<std::string> given_;
   std::set<std::string> present_;
   std::set<std::string> unread_;  // of another type
@@ -397,10 +425,13 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (epochs && !steps && recipe.training.epochs > 0) recipe.training.steps = 0;
   // A key may be wrong in itself and in its company; both are said.
   const std::size_t of_reading = reader.problems().size();
-  check_values(recipe, reader, files != Files::may_be_missing, reader.problems());
+  check_values(recipe, reader, vocabulary, files != Files::may_be_missing, reader.problems());
   const auto ask = [&](const auto& checks, const std::string& chosen) {
     const auto check = checks.find(chosen);
     if (check != checks.end() && check->second) check->second(recipe, reader.problems());
+  };
+  const auto ask_kind = [&](const auto& kind) {
+    if (kind && kind->check) kind->check(recipe, reader.problems());
   };
   if (reader.readable()) {
     check_patterns(recipe, vocabulary, reader.problems());
@@ -412,7 +443,10 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
     const bool trains = files != Files::may_be_missing;
     if (trains && reader.problems().size() == before_task)
       ask(vocabulary.metric_checks, recipe.task.name);
-    if (trains) ask(vocabulary.optimizer_checks, recipe.optimizer.name);
+    if (trains) {
+      ask_kind(recipe.optimizer.kind);
+      ask_kind(recipe.schedule.kind);
+    }
     check_strategies(recipe, reader, vocabulary, reader.problems());
   }
   reader.place_problems(of_reading);

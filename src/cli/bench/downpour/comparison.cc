@@ -15,6 +15,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/names.h"
 #include "convoy/train/downpour.h"
+#include "convoy/train/optimizer_rule.h"
 
 namespace convoy::cli {
 namespace {
@@ -205,11 +206,14 @@ class Maker {
   // recipe's rule. Plain: what is compared is the rate, fixed or Adagrad's.
   train::OptimizerRecipe optimizer(Method method) const {
     const train::OptimizerRecipe& r = base_.optimizer;
-    train::OptimizerRecipe own;
-    if (r.name == rule_of(method)) own = r;
-    own.name = rule_of(method);
-    own.momentum = own.dampening = 0;
-    own.nesterov = false;
+    train::OptimizerRecipe own = r;
+    if (r.name != rule_of(method))
+      own = train::with_defaults(train::OptimizerRecipe{.name = rule_of(method)});
+    if (own.options.has("momentum")) {
+      own.options.set("momentum", 0.0);
+      own.options.set("dampening", 0.0);
+      own.options.set("nesterov", false);
+    }
     own.weight_decay = r.weight_decay;
     own.groups = r.groups;
     own.lr = rate(method);
@@ -326,8 +330,9 @@ class Maker {
   void note(Comparison& all) const {
     const auto batch = base_.training.batch;
     all.notes = left_out_;
-    if (base_.optimizer.momentum != 0)
-      all.notes.push_back("the recipe's momentum " + shortest(base_.optimizer.momentum) +
+    const train::Options& own = base_.optimizer.options;
+    if (own.has("momentum") && own.number("momentum") != 0)
+      all.notes.push_back("the recipe's momentum " + shortest(own.number("momentum")) +
                           " is left out: compared is plain SGD");
     if (std::find(methods_.begin(), methods_.end(), Method::sandblaster) != methods_.end())
       all.notes.push_back("sandblaster makes " + std::to_string(words_.iterations) +

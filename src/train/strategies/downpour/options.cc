@@ -64,8 +64,8 @@ void check_steps(const Recipe& recipe, const DownpourRecipe& d, KeyChecker& c) {
 // What is left of Convoy's own rules: shards have slices of parameters, and no norms of whole ones.
 Texts rules_of_servers() {
   Texts names;
-  for (const std::string& name : built_in_optimizers()) {
-    if (!optim::is_layerwise(optimizer_rule({.name = name}))) names.push_back(name);
+  for (const auto& kind : built_in_optimizers()) {
+    if (kind->on_servers) names.push_back(kind->name);
   }
   return names;
 }
@@ -73,14 +73,14 @@ Texts rules_of_servers() {
 void check_rule(const OptimizerRecipe& optimizer, KeyChecker& c) {
   const std::string is = "optimizer.name is '" + optimizer.name + "', ";
   const std::string servers = "; with downpour servers apply the rule, which have ";
-  if (!is_built_in_optimizer(optimizer.name)) {
+  if (!has_rule(optimizer)) {
     c.expect(false,
              is + "a plugin's" + servers + "Convoy's own: " + any_of_words(rules_of_servers()));
-  } else {
-    c.expect(!optim::is_layerwise(optimizer_rule(optimizer)),
-             is + "which goes by norms of whole parameters" + servers +
-                 "slices of them; it can be " + any_of_words(rules_of_servers()));
+    return;
   }
+  c.expect(with_defaults(optimizer).kind->on_servers,
+           is + "which goes by norms of whole parameters" + servers + "slices of them; it can be " +
+               any_of_words(rules_of_servers()));
 }
 
 void check_others(const Recipe& recipe, KeyChecker& c) {

@@ -106,7 +106,7 @@ void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
   const std::string& rates = options.text("rates");
   if (rates != "own" && rates != "linear" && rates != "sqrt")
     problems.push_back("hybrid.rates is '" + rates + "'; it can be own, linear or sqrt");
-  if (rates == "sqrt" && !is_built_in_optimizer(recipe.optimizer.name)) {
+  if (rates == "sqrt" && !has_rule(recipe.optimizer)) {
     problems.push_back(
         "hybrid.rates is sqrt, which changes the weight decay; with the optimizer '" +
         recipe.optimizer.name + "' of a plugin it can be own or linear");

@@ -91,7 +91,7 @@ PartitionNeeds needs_of(const Recipe& recipe, const model::Blueprint& blueprint,
   needs.layer = element * largest_layer(blueprint, plan, partition);
   if (share.copies >= 0) {
     needs.optimizer = needs.kept = element * parameters * share.copies;
-  } else if (is_built_in_optimizer(recipe.optimizer.name)) {
+  } else if (has_rule(recipe.optimizer)) {
     const auto slots = static_cast<double>(optim::slots(optimizer_rule(recipe.optimizer)).size());
     needs.optimizer = element * parameters * slots;
   }

@@ -36,32 +36,23 @@ optim::BatchMethod method_of(const std::string& name) {
 // "lr, groups": what of the table is not as it is where nobody says anything.
 std::string chosen_keys(const OptimizerRecipe& o) {
   const OptimizerRecipe usual;
-  const std::pair<const char*, bool> keys[] = {
-      {"name", o.name != usual.name},
-      {"lr", o.lr != usual.lr},
-      {"momentum", o.momentum != usual.momentum},
-      {"dampening", o.dampening != usual.dampening},
-      {"nesterov", o.nesterov != usual.nesterov},
-      {"weight_decay", o.weight_decay != usual.weight_decay},
-      {"beta1", o.beta1 != usual.beta1},
-      {"beta2", o.beta2 != usual.beta2},
-      {"eps", o.eps != usual.eps},
-      {"amsgrad", o.amsgrad != usual.amsgrad},
-      {"lr_decay", o.lr_decay != usual.lr_decay},
-      {"initial_accumulator", o.initial_accumulator != usual.initial_accumulator},
-      {"trust_coefficient", o.trust_coefficient != usual.trust_coefficient},
-      {"trust_min_dims", o.trust_min_dims != usual.trust_min_dims},
-      {"groups", !o.groups.empty()}};
+  std::vector<std::pair<std::string, bool>> keys{{"name", o.name != usual.name},
+                                                 {"lr", o.lr != usual.lr}};
+  for (const Option& option : o.options.specification())
+    keys.emplace_back(option.key, o.options.value(option.key) != option.initial);
+  keys.emplace_back("weight_decay", o.weight_decay != usual.weight_decay);
+  keys.emplace_back("groups", !o.groups.empty());
   std::string text;
   for (const auto& [key, chosen] : keys) {
-    if (chosen) text += (text.empty() ? "optimizer." : ", ") + std::string(key);
+    if (chosen) text += (text.empty() ? "optimizer." : ", ") + key;
   }
   return text;
 }
 
+// The usual schedule has no keys of its own.
 bool is_usual(const ScheduleRecipe& s) {
   const ScheduleRecipe usual;
-  return s.name == usual.name && s.warmup == usual.warmup && s.milestones.empty();
+  return s.name == usual.name && s.warmup == usual.warmup;
 }
 
 // What a method that looks at the whole batch, and finds the length of its steps itself, has no use
