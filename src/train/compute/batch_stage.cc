@@ -28,7 +28,7 @@ BatchStage::~BatchStage() { drop_at_an_end(); }
 void BatchStage::begin(const torch::Tensor& host, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   finish(next_);
-  Staged& next = next_.emplace();
+  StagedImages& next = next_.emplace();
   next.host = host;
   next.number = number;
   next.there = at::empty_strided(host.sizes(), host.strides(), host.options().device(device_));
@@ -37,7 +37,7 @@ void BatchStage::begin(const torch::Tensor& host, std::uint64_t number) {
 
 torch::Tensor BatchStage::images(const torch::Tensor& host, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  for (std::optional<Staged>* staged : {&current_, &next_}) {
+  for (std::optional<StagedImages>* staged : {&current_, &next_}) {
     // The memory alone may hold another batch by now.
     if (!*staged || (*staged)->number != number || number == 0 ||
         (*staged)->host.data_ptr() != host.data_ptr() || (*staged)->host.sizes() != host.sizes())
@@ -68,7 +68,7 @@ void BatchStage::drop_at_an_end() noexcept {
   }
 }
 
-void BatchStage::finish(std::optional<Staged>& staged) {
+void BatchStage::finish(std::optional<StagedImages>& staged) {
   if (staged) parallel::wait_until_done(*staged->copy);
   staged.reset();
 }

@@ -17,6 +17,15 @@ namespace convoy::train {
 // whatever their order there is. Valid as long as the batch.
 torch::Tensor host_images(const data::Batch& batch);
 
+// The images of one batch: where the host has them, and where the device has them.
+struct StagedImages {
+  torch::Tensor host;
+  std::uint64_t number = 0;
+  torch::Tensor there;
+  std::unique_ptr<parallel::DeviceCopies::Copy> copy;
+  bool joined = false;
+};
+
 // Holds two batches: that in use, and the one after it. Any thread, and one that computes.
 class BatchStage {
  public:
@@ -41,20 +50,12 @@ class BatchStage {
   void drop_at_an_end() noexcept;
 
  private:
-  struct Staged {
-    torch::Tensor host;
-    std::uint64_t number = 0;
-    torch::Tensor there;
-    std::unique_ptr<parallel::DeviceCopies::Copy> copy;
-    bool joined = false;
-  };
-
-  static void finish(std::optional<Staged>& staged);
+  static void finish(std::optional<StagedImages>& staged);
 
   std::unique_ptr<parallel::DeviceCopies> copies_;
   torch::Device device_;
   std::mutex mutex_;
-  std::optional<Staged> current_, next_;
+  std::optional<StagedImages> current_, next_;
 };
 
 // Goes through a source, and has the stage (null: none) bring what comes next. Drops what is left in

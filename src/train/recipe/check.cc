@@ -111,7 +111,7 @@ class Checker {
     }
     return owners;
   }
-  static std::string number(double value) { return number_text(value); }
+  static std::string number(double value) { return value_text(value); }
 
  private:
   const Given& given_;
