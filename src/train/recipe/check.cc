@@ -110,7 +110,7 @@ class Checker {
     }
     return owners;
   }
-  static std::string number(double value) { return number_text(value); }
+  static std::string number(double value) { return plain_number(value); }
 
  private:
   const Given& given_;
