@@ -276,6 +276,14 @@ TEST_F(RecipeTest, TablesOfEachListAreNumberedByThemselves) {
     EXPECT_EQ(change.key.find("placement.layers[1]"), std::string::npos) << change.key;
 }
 
+TEST_F(RecipeTest, KeysOfAKindAreKnownAsSuch) {
+  for (const char* key : {"optimizer.momentum", "optimizer.of_a_plugin", "schedule.end"})
+    EXPECT_TRUE(is_of_a_kind(key)) << key;
+  for (const char* key : {"optimizer.name", "optimizer.lr", "optimizer.groups[0].lr_scale",
+                          "schedule.unit", "training.batch", "schedule"})
+    EXPECT_FALSE(is_of_a_kind(key)) << key;
+}
+
 TEST_F(RecipeTest, OptimizerRules) {
   const Recipe r = parse(kGood, {"optimizer.nesterov=true"});
   const auto sgd = std::get<optim::Sgd>(optimizer_rule(r.optimizer));

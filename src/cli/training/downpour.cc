@@ -80,8 +80,11 @@ DownpourSetup setup_of(const train::Recipe& recipe, const TrainArguments& argume
 
 std::vector<std::string> changed_keys(const std::string& mine, const std::string& theirs) {
   std::vector<std::string> keys;
-  for (const train::RecipeChange& change : train::recipe_changes(mine, theirs))
+  for (const train::RecipeChange& change : train::recipe_changes(mine, theirs)) {
+    // A record of an earlier version.
+    if (change.theirs.empty() && train::is_of_a_kind(change.key)) continue;
     keys.push_back(change.key);
+  }
   return keys;
 }
 

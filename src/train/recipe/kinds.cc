@@ -60,11 +60,11 @@ Option end_key() {
           .resume = ResumeRule::free,
           .check = number_check([](double end) -> std::string {
             if (!(end < 0)) return "";
-            return "is " + value_text(end) + "; it has to be at least 0";
+            return "is " + plain_number(end) + "; it has to be at least 0";
           })};
 }
 
-std::string value_text(double value) {
+std::string plain_number(double value) {
   std::string text = std::to_string(value);
   text.erase(text.find_last_not_of('0') + 1);
   if (!text.empty() && text.back() == '.') text.pop_back();

@@ -44,7 +44,7 @@ inline Option::Check number_check(std::string (*wrong)(double)) {
 }
 
 // As messages have numbers: at most six digits behind the point.
-std::string value_text(double value);
+std::string plain_number(double value);
 
 // "a, b and c".
 std::string all_of_words(const std::vector<std::string>& words);
