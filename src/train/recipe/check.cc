@@ -10,6 +10,7 @@
 #include "convoy/base/units.h"
 #include "convoy/data/transform.h"
 #include "convoy/train/optimizer_rule.h"
+#include "train/compute/device.h"
 #include "train/recipe/fields.h"
 #include "train/recipe/kinds.h"
 
@@ -322,6 +323,8 @@ void check_values(const Recipe& r, const Given& given, const Vocabulary& vocabul
   c.expect(r.name != "." && r.name != "..",
            "name is '" + r.name + "', which is no folder of its own below runs/");
   c.expect(r.threads >= 0 && r.threads <= 4096, "threads has to be 0 to 4096");
+  c.expect(parse_device(r.device).has_value(),
+           "device is '" + r.device + "'; it can be cpu, cuda, or cuda:N with the number of a GPU");
   c.within("model.classes", r.model.classes, 0, std::numeric_limits<std::int32_t>::max());
   c.only_for("model.partial", !r.model.weights.empty(), "model.weights, which is empty");
   check_data(r.data, c);
