@@ -70,9 +70,7 @@ train::ServerJob read_job(const CoordinatorArguments& arguments) {
 void require_same(const CoordinatorArguments& arguments, const server::JobPlan& plan,
                   const server::JobPlan& stored, const std::string& where) {
   auto changes = train::recipe_changes(plan.recipe, stored.recipe);
-  std::erase_if(changes, [](const auto& change) {  // a job that an earlier version began
-    return change.mine.empty() && train::is_of_a_kind(change.key);
-  });
+  std::erase_if(changes, train::is_of_an_earlier_version);
   const bool same = std::all_of(changes.begin(), changes.end(),
                                 [](const auto& change) { return may_change(change.key); });
   if (same) return;  // the coordinator serves the new one from now on

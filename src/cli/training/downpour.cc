@@ -81,8 +81,8 @@ DownpourSetup setup_of(const train::Recipe& recipe, const TrainArguments& argume
 std::vector<std::string> changed_keys(const std::string& mine, const std::string& theirs) {
   std::vector<std::string> keys;
   for (const train::RecipeChange& change : train::recipe_changes(mine, theirs)) {
-    // A record of an earlier version.
-    if (change.theirs.empty() && train::is_of_a_kind(change.key)) continue;
+    // The record, whose recipe is `mine`, may be of an earlier version.
+    if (train::is_of_an_earlier_version({change.key, change.theirs, change.mine})) continue;
     keys.push_back(change.key);
   }
   return keys;
