@@ -292,7 +292,7 @@ TEST_F(RecipeTest, KeysThatHaveComeSinceAreAtTheirDefaults) {
   const std::string line = "tf32 = false\n";
   ASSERT_NE(before.find(line), std::string::npos);
   before.erase(before.find(line), line.size());
-  const auto differ = [&before](const std::vector<std::string>& overrides) {
+  const auto differ = [this, &before](const std::vector<std::string>& overrides) {
     auto changes = recipe_changes(print_recipe(parse(kGood, overrides), false), before);
     std::erase_if(changes, is_of_an_earlier_version);
     return changes.size();
