@@ -36,6 +36,8 @@ class Evaluator::Context final : public InnerContext {
   Evaluator& evaluator_;
 };
 
+Evaluator::Evaluator(ParameterServiceFactory connect) : connect_(std::move(connect)) {}
+
 Evaluator::~Evaluator() = default;
 
 Arrangement Evaluator::arrange(const comm::World& world, const Recipe& recipe) {
