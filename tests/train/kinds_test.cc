@@ -1,5 +1,6 @@
 // Optimizers and schedules that Convoy brings, one after the other.
 #include <set>
+#include <stdexcept>
 
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/schedule.h"
@@ -104,6 +105,28 @@ TEST_F(KindsTest, EveryScheduleIsReadPrintedAndMade) {
     EXPECT_EQ(print_recipe(again, true), printed);
     EXPECT_EQ(again.schedule.options, r.schedule.options);
   }
+}
+
+// A program may read a recipe and give it another name: that one is trained with, or none.
+TEST_F(KindsTest, AnotherNameIsAnotherOne) {
+  Recipe r = parse(kPlain, {"optimizer.momentum=0.0", "schedule.name=constant"});
+  r.optimizer.name = "adamw";
+  EXPECT_TRUE(has_rule(r.optimizer));
+  EXPECT_EQ(optim::name(optimizer_rule(r.optimizer)), "adamw");
+  r.schedule.name = "one_cycle";
+  Moment now;
+  now.samples = 100;
+  EXPECT_NEAR(Schedule(r.schedule, 2, r.training, 4).at(now), 2.0 / 25, 1e-12);
+  r.optimizer.name = r.schedule.name = "nobody's";
+  EXPECT_THROW(has_rule(r.optimizer), std::logic_error);
+  EXPECT_THROW(optimizer_rule(r.optimizer), std::logic_error);
+  EXPECT_THROW(Schedule(r.schedule, 2, r.training, 4), std::logic_error);
+  // What was said of the former one, and the other has no key for, is no slip to pass over.
+  Recipe heavy = parse(kPlain, {"optimizer.momentum=0.9"});
+  heavy.optimizer.name = "adamw";
+  EXPECT_THROW(optimizer_rule(heavy.optimizer), std::logic_error);
+  heavy.optimizer.name = "lars";
+  EXPECT_EQ(std::get<optim::Lars>(optimizer_rule(heavy.optimizer)).momentum, 0.9);
 }
 
 // Recipes of checkpoints of former versions have the keys of all, and so may those of users.

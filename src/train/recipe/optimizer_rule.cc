@@ -45,7 +45,7 @@ OptimizerRecipe with_defaults(OptimizerRecipe recipe) {
 }
 
 bool has_rule(const OptimizerRecipe& recipe) {
-  const auto kind = recipe.kind ? recipe.kind : built_in_optimizers().find(recipe.name);
+  const auto kind = meaning_of(built_in_optimizers(), recipe);
   return kind != nullptr && kind->rule != nullptr;
 }
 
