@@ -1,4 +1,5 @@
 // Optimizers and schedules that Convoy brings, one after the other.
+#include <limits>
 #include <set>
 #include <stdexcept>
 
@@ -178,6 +179,44 @@ TEST_F(KindsTest, UnknownOnesAreToldWhatThereIs) {
   EXPECT_EQ(problems(kPlain, {"optimizer.quux=1"}),
             "--set optimizer.quux: there is no such key; there are name, lr, weight_decay, "
             "momentum, dampening, nesterov, groups");
+}
+
+// Whoever makes a rule may refuse a group's values, and has to make the same one of all; their keys
+// may have any default, and any type.
+TEST_F(KindsTest, RulesOfGroupsAreTried) {
+  Vocabulary words = vocabulary();
+  OptimizerKind kind;
+  kind.name = "mine";
+  kind.options = {{"bound", std::numeric_limits<double>::infinity(), "of updates"},
+                  {"trust_min_dims", std::string("all"), "a word"}};
+  kind.rule = [](const OptimizerRequest& r) -> optim::Rule {
+    if (r.weight_decay == 0.25) throw UsageError("optimizer.weight_decay can't be 0.25");
+    if (r.weight_decay == 0.5) return optim::Lamb{.weight_decay = r.weight_decay};
+    return optim::Sgd{.momentum = r.weight_decay == 0.75 ? 0.9 : 0,
+                      .weight_decay = r.weight_decay};
+  };
+  words.optimizers.add(kind);
+  const auto said = [&](const std::string& set) {
+    return test::message_of<UsageError>([&] {
+      parse_recipe({kPlain, "mine.toml", folder_.path()}, {"optimizer.name=mine", set}, words);
+    });
+  };
+  const auto group = [&](const std::string& keys) {
+    return said("optimizer.groups=[{max_dims=1, " + keys + "}]");
+  };
+  EXPECT_EQ(group("weight_decay=0.125"), "");
+  EXPECT_NE(said("optimizer.weight_decay=0.25").find("optimizer.weight_decay can't be 0.25"),
+            std::string::npos);
+  EXPECT_EQ(said("optimizer.weight_decay=0.25").find("optimizer: "), std::string::npos);
+  EXPECT_NE(group("weight_decay=0.25").find("optimizer.groups[0]: optimizer.weight_decay can't be"),
+            std::string::npos);
+  for (const char* other : {"0.5", "0.75"}) {
+    EXPECT_NE(group(std::string("weight_decay=") + other).find("another rule, or other state"),
+              std::string::npos)
+        << other;
+  }
+  EXPECT_NE(said("optimizer.bound=-inf").find("has to be a finite number"), std::string::npos);
+  EXPECT_NE(group("trust_min_dims=1").find("groups[0].trust_min_dims is for "), std::string::npos);
 }
 
 // Any table's keys may say what they have to be.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/toml_text.h"
@@ -10,6 +11,7 @@
 #include "convoy/base/units.h"
 #include "convoy/data/transform.h"
 #include "convoy/train/optimizer_rule.h"
+#include "convoy/train/schedule.h"
 #include "train/compute/device.h"
 #include "train/recipe/fields.h"
 #include "train/recipe/kinds.h"
@@ -60,15 +62,19 @@ class Checker {
   void values(const std::string& table, const Options& options) {
     for (const Option& option : options.specification()) {
       if (!option.check) continue;
+      // Where a missing one is no mistake, its default is no answer either.
+      if (option.required && !given_.present(table + "." + option.key)) continue;
       const std::string wrong = option.check(options.value(option.key));
       expect(wrong.empty(), table + "." + option.key + " " + wrong);
     }
   }
-  // Whether all numbers of the table are finite.
+  // Whether all numbers of the table are finite that were given: whoever made a key may have given
+  // it a default that is not.
   bool finite_values(const std::string& table, const Options& options) {
     bool all = true;
     for (const Option& option : options.specification()) {
       const std::string key = table + "." + option.key;
+      if (!given_(key)) continue;
       const Value& value = options.value(option.key);
       if (const auto* one = std::get_if<double>(&value)) all = finite(key, *one) && all;
       if (const auto* list = std::get_if<std::vector<double>>(&value)) {
@@ -118,28 +124,70 @@ class Checker {
   std::vector<std::string>& problems_;
 };
 
-// What one of Convoy's rules says of its values.
-void check_values_of_rule(const OptimizerRecipe& o, Checker& c) {
+// What one of Convoy's rules, and whoever makes it, say of these values; `whose` stands before that.
+// Nothing: there is no rule to go on with.
+std::optional<optim::Rule> checked_rule(const OptimizerRecipe& values, const std::string& whose,
+                                        Checker& c) {
+  std::optional<optim::Rule> rule;
   try {
-    optim::validate(optimizer_rule(o));
+    rule = optimizer_rule(values);
   } catch (const UsageError& error) {
-    c.expect(false, std::string("optimizer: ") + error.what());
+    c.expect(false, whose + error.what());
+    return std::nullopt;
   } catch (const std::exception& error) {
-    c.expect(false, "optimizer: '" + o.name + "' can't be made: " + error.what());
+    c.expect(false, (whose.empty() ? "optimizer: " : whose) + "'" + values.name +
+                        "' can't be made: " + error.what());
+    return std::nullopt;
+  }
+  try {
+    optim::validate(*rule);
+  } catch (const UsageError& error) {
+    c.expect(false, (whose.empty() ? "optimizer: " : whose) + error.what());
+    return std::nullopt;
+  }
+  return rule;
+}
+
+bool have_same_state(const optim::Rule& one, const optim::Rule& other) {
+  const optim::Slots a = optim::slots(one), b = optim::slots(other);
+  return one.index() == other.index() && std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+// All groups are updated by one optimizer.
+void check_rules(const OptimizerRecipe& o, Checker& c) {
+  const std::optional<optim::Rule> rule = checked_rule(o, "", c);
+  if (!rule) return;
+  for (std::size_t i = 0; i < o.groups.size(); ++i) {
+    if (!std::isfinite(o.groups[i].weight_decay)) continue;
+    const std::string whose = "optimizer.groups[" + std::to_string(i) + "]: ";
+    const auto own = checked_rule(values_of_group(o, o.groups[i]), whose, c);
+    c.expect(!own || have_same_state(*rule, *own),
+             whose + "'" + o.name + "' gives it another rule, or other state, than [optimizer]");
   }
 }
 
-void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, Checker& c) {
+template <class Kind, class Chosen>
+bool is_built_in(const Kinds<Kind>& built_in, const Chosen& chosen) {
+  return !chosen.kind || chosen.kind == built_in.find(chosen.name);
+}
+
+// `trains` as of check_values. What a plugin says of its values is asked only then: by now it may
+// say something else than when they were trained with.
+void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, bool trains,
+                     Checker& c) {
   if (o.kind) c.no_others("optimizer", vocabulary.optimizers, *o.kind, {"", ""});
   bool finite = c.finite("optimizer.lr", o.lr);
   finite = c.finite("optimizer.weight_decay", o.weight_decay) && finite;
-  finite = c.finite_values("optimizer", o.options) && finite;
-  c.values("optimizer", o.options);
+  const bool asks = trains || is_built_in(built_in_optimizers(), o);
+  if (asks) {
+    finite = c.finite_values("optimizer", o.options) && finite;
+    c.values("optimizer", o.options);
+  }
   if (!has_rule(o)) {
     c.expect(!(o.lr < 0), "optimizer.lr can't be negative");
     c.expect(!(o.weight_decay < 0), "optimizer.weight_decay can't be negative");
-  } else if (finite) {
-    check_values_of_rule(o, c);
+  } else if (finite && asks) {
+    check_rules(o, c);
   }
   for (std::size_t i = 0; i < o.groups.size(); ++i) {
     const ParameterGroupRecipe& group = o.groups[i];
@@ -152,7 +200,7 @@ void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, Che
     c.expect(!(group.weight_decay < 0) || group.weight_decay == -1,
              name + ".weight_decay is negative; -1 means the optimizer's");
     c.expect(group.max_dims >= 0, name + ".max_dims is negative; 0 means any");
-    c.expect(group.trust_min_dims == -1 || !o.kind || o.options.has(kTrustMinDims),
+    c.expect(group.trust_min_dims == -1 || !o.kind || has_trust_min_dims(o.options),
              name + ".trust_min_dims is for " +
                  all_of_words(Checker::owners_of(vocabulary.optimizers, kTrustMinDims)) + ", not " +
                  o.name);
@@ -161,12 +209,15 @@ void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, Che
   }
 }
 
-void check_schedule(const ScheduleRecipe& s, const Vocabulary& vocabulary, Checker& c) {
+void check_schedule(const ScheduleRecipe& s, const Vocabulary& vocabulary, bool trains,
+                    Checker& c) {
   if (s.kind) {
     c.no_others("schedule", vocabulary.schedules, *s.kind, {"the schedule ", "the schedules "});
   }
-  c.finite_values("schedule", s.options);
-  c.values("schedule", s.options);
+  if (trains || is_built_in(built_in_schedules(), s)) {
+    c.finite_values("schedule", s.options);
+    c.values("schedule", s.options);
+  }
   for (const auto& [key, value] :
        {std::pair{"schedule.warmup", s.warmup}, std::pair{"schedule.warmup_from", s.warmup_from}}) {
     if (c.finite(key, value)) c.at_least(key, value, 0);
@@ -338,8 +389,8 @@ void check_values(const Recipe& r, const Given& given, const Vocabulary& vocabul
         c.expect(part >= 0 && part < kMost, name + ".parts can't be negative, or 1e15 and more");
     }
   }
-  check_optimizer(r.optimizer, vocabulary, c);
-  check_schedule(r.schedule, vocabulary, c);
+  check_optimizer(r.optimizer, vocabulary, trains, c);
+  check_schedule(r.schedule, vocabulary, trains, c);
   c.values("model.options", r.model.options);
   c.values("data.train", r.data.train);
   c.values("data.validation", r.data.validation);

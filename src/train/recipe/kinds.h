@@ -36,6 +36,11 @@ Option amsgrad_key();
 inline constexpr const char* kTrustMinDims = "trust_min_dims";
 inline constexpr std::int64_t kUsualTrustMinDims = 2;
 Option trust_min_dims_key();
+// A plugin may have a key of this name that means something else.
+inline bool has_trust_min_dims(const Options& options) {
+  return options.has(kTrustMinDims) &&
+         std::holds_alternative<std::int64_t>(options.value(kTrustMinDims));
+}
 Option end_key();  // of schedules: the last rate
 
 // -- Checks of single values
