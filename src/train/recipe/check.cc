@@ -124,7 +124,7 @@ class Checker {
   std::vector<std::string>& problems_;
 };
 
-// What one of Convoy's rules, and whoever makes it, say of these values; `whose` stands before that.
+// What one of Convoy's rules, and whoever makes it, say of these values; `whose` stands before it.
 // Nothing: there is no rule to go on with.
 std::optional<optim::Rule> checked_rule(const OptimizerRecipe& values, const std::string& whose,
                                         Checker& c) {

@@ -72,8 +72,8 @@ Options completed(const std::vector<Option>& specification, const Options& given
 // Those of `given` that have other values than their defaults.
 Options without_defaults(const Options& given);
 
-// What the name means. A program may have given a recipe that was read another name: what the former
-// one meant says nothing of it then. Null: one that was not read, and is none of `built_in`.
+// What the name means. A program may have given a recipe that was read another name: what the
+// former one meant says nothing of it then. Null: one that was not read, and is none of `built_in`.
 template <class Kind, class Chosen>
 std::shared_ptr<const Kind> meaning_of(const Kinds<Kind>& built_in, const Chosen& chosen) {
   if (chosen.kind != nullptr && chosen.kind->name == chosen.name) return chosen.kind;

@@ -425,7 +425,9 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
   if (epochs && !steps && recipe.training.epochs > 0) recipe.training.steps = 0;
   // A key may be wrong in itself and in its company; both are said.
   const std::size_t of_reading = reader.problems().size();
-  check_values(recipe, reader, vocabulary, files != Files::may_be_missing, reader.problems());
+  // Where it is only used, or was once, nobody makes the optimizer, or looks for the target.
+  const bool trains = files != Files::may_be_missing;
+  check_values(recipe, reader, vocabulary, trains, reader.problems());
   const auto ask = [&](const auto& checks, const std::string& chosen) {
     const auto check = checks.find(chosen);
     if (check != checks.end() && check->second) check->second(recipe, reader.problems());
@@ -439,15 +441,13 @@ Recipe parse_recipe(const RecipeText& text, const std::vector<std::string>& over
     ask(vocabulary.model_checks, recipe.model.name);
     const std::size_t before_task = reader.problems().size();
     ask(vocabulary.task_checks, recipe.task.name);
-    // Where it is only used, or was once, nobody makes the optimizer, or looks for the target.
-    const bool trains = files != Files::may_be_missing;
     if (trains && reader.problems().size() == before_task)
       ask(vocabulary.metric_checks, recipe.task.name);
     if (trains) {
       ask_kind(recipe.optimizer.kind);
       ask_kind(recipe.schedule.kind);
     }
-    check_strategies(recipe, reader, vocabulary, reader.problems());
+    check_strategies(recipe, reader, vocabulary, trains, reader.problems());
   }
   reader.place_problems(of_reading);
   if (reader.problems().empty()) return recipe;
