@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/train/downpour.h"
+#include "tests/base/scratch.h"
 #include "train/strategies/downpour/options.h"
 
 namespace convoy::train {

@@ -67,7 +67,9 @@ TEST_F(HybridTest, WrongKeysAreSaid) {
 TEST_F(HybridTest, RatesOfAPluginsRuleAreItsOwn) {
   OptimizerKind kind;
   kind.name = "mine";
-  kind.rule = [](const OptimizerRequest&) -> optim::Rule { return optim::Sgd{.weight_decay = 0.1}; };
+  kind.rule = [](const OptimizerRequest&) -> optim::Rule {
+    return optim::Sgd{.weight_decay = 0.1};
+  };
   registry_.add_optimizer(kind);
   const auto said = [&](const std::string& rates) {
     return test::message_of<UsageError>([&] {
