@@ -363,7 +363,8 @@ class RecipeReader : public Fields, public Given {
     }
     std::filesystem::path result(path);
     if (result.is_relative()) {
-      result = std::filesystem::path(document_.overridden(full(key)) ? "." : document_.folder()) / result;
+      const std::string from = document_.overridden(full(key)) ? "." : document_.folder();
+      result = std::filesystem::path(from) / result;
     }
     path = std::filesystem::absolute(result).lexically_normal().string();
     std::error_code ignored;
