@@ -88,4 +88,14 @@ Options completed(const std::vector<Option>& specification, const Options& given
   return all;
 }
 
+Options without_defaults(const Options& given) {
+  std::vector<Option> others;
+  for (const Option& option : given.specification()) {
+    if (given.value(option.key) != option.initial) others.push_back(option);
+  }
+  Options all(others);
+  for (const Option& option : others) all.set(option.key, given.value(option.key));
+  return all;
+}
+
 }  // namespace convoy::train
