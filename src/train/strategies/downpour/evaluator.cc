@@ -5,6 +5,7 @@
 #include <exception>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/optim/rule.h"
