@@ -109,23 +109,43 @@ class FaultCode final : public model::Network {
   torch::nn::Linear fc_;
 };
 
+// Says where a MaskedSoftmax divides by 0.
+enum class Broken { nowhere, before_mask, behind_softmax };
+
 // With infinities that are meant to be there.
 class MaskedSoftmax final : public model::Network {
  public:
-  explicit MaskedSoftmax(bool broken)
+  explicit MaskedSoftmax(Broken broken)
       : broken_(broken), fc_(register_module("fc", torch::nn::Linear(36, 4))) {}
   torch::Tensor forward(torch::Tensor x) override {
     x = fc_(x.flatten(1));
     torch::Tensor mask = torch::zeros_like(x);
     mask.select(1, 0).fill_(-kInfinity);
+    if (broken_ == Broken::before_mask) x = (x - x) / (x - x);
     x = (x + mask).softmax(1);
-    return broken_ ? x / (x - x) : x;
+    return broken_ == Broken::behind_softmax ? x / (x - x) : x;
   }
   std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
   std::int64_t classes() const override { return 4; }
 
  private:
-  bool broken_;
+  Broken broken_;
+  torch::nn::Linear fc_;
+};
+
+// Makes infinities finite in place, and writes others to the same memory.
+class ReusedMemory final : public model::Network {
+ public:
+  ReusedMemory() : fc_(register_module("fc", torch::nn::Linear(36, 4))) {}
+  torch::Tensor forward(torch::Tensor x) override {
+    x = fc_(x.flatten(1));
+    torch::Tensor y = torch::full({2, 4}, kInfinity).sigmoid_();
+    return y.add_(x / (x - x));
+  }
+  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
+  std::int64_t classes() const override { return 4; }
+
+ private:
   torch::nn::Linear fc_;
 };
 
@@ -352,19 +372,29 @@ std::optional<FaultOrigin> look_at_step(model::Network& network, const LossOf& l
 
 TEST_F(FaultTest, DoesNotBlameInfinitiesThatAreMeant) {
   const LossOf sum = [](const torch::Tensor& output) { return output.square().sum(); };
-  const auto good = std::make_shared<MaskedSoftmax>(false);
+  const auto good = std::make_shared<MaskedSoftmax>(Broken::nowhere);
   EXPECT_FALSE(look_at_step(*good, sum));
-  const auto broken = std::make_shared<MaskedSoftmax>(true);
-  const auto found = look_at_step(*broken, sum);
+  for (const Broken broken : {Broken::before_mask, Broken::behind_softmax}) {
+    const auto network = std::make_shared<MaskedSoftmax>(broken);
+    const auto found = look_at_step(*network, sum);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->kind, FaultKind::activation);
+    EXPECT_EQ(found->place.operation, "div");
+    EXPECT_TRUE(found->place.behind);
+    EXPECT_EQ(found->place.name, "fc");
+  }
+}
+
+TEST_F(FaultTest, WhatWasInTheSameMemoryBeforeIsNotBlamed) {
+  const auto network = std::make_shared<ReusedMemory>();
+  const auto found =
+      look_at_step(*network, [](const torch::Tensor& output) { return output.square().sum(); });
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->kind, FaultKind::activation);
   EXPECT_EQ(found->place.operation, "div");
-  EXPECT_TRUE(found->place.behind);
-  EXPECT_EQ(found->place.name, "fc");
 }
 
 TEST_F(FaultTest, TellsTheLossFromTheNetwork) {
-  const auto network = std::make_shared<MaskedSoftmax>(false);
+  const auto network = std::make_shared<MaskedSoftmax>(Broken::nowhere);
   const auto value = look_at_step(
       *network, [](const torch::Tensor& output) { return (output - output).log().sum(); });
   ASSERT_TRUE(value);

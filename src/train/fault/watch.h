@@ -68,6 +68,7 @@ class FaultWatch {
   void apart(const Work& work);
   std::size_t add(FaultOrigin origin);
   void mark(const at::Tensor& tensor, std::size_t origin);
+  void unmark(const at::Tensor& tensor);
   std::optional<std::size_t> origin_of(const at::Tensor& tensor) const;
   FaultPlace place_of_input(const std::string& name, const torch::Tensor& tensor,
                             const TaskBatch& rows) const;
