@@ -79,7 +79,7 @@ class Rehearsal::Impl final : public TrainerContext {
       throw Failure(kDiverged + std::string(loss ? "the loss" : "the norm of the gradient") +
                     " of step " + std::to_string(moment_.step) + " is " + std::to_string(value) +
                     (report.fault ? "; " + report.fault->text : "") +
-                    ": a smaller learning rate may help");
+                    ". " + advice_of_divergence(report.fault && report.fault->of_data));
     }
     reports_.push_back(report);
     return --left_ > 0;

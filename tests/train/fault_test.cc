@@ -326,6 +326,13 @@ TEST_F(FaultTest, NamesTheSample) {
                         std::to_string(marked()) + "])" + on_its_rank());
   expect_part(said, ". Look at the data, and at what prepares it");
   EXPECT_EQ(where(r), sample);
+  EXPECT_EQ(rows(r, "end").at(0)["cause"], "data");
+  all().barrier();
+  // The recipe is not to blame: where the data is mended, it may stay as it is.
+  const std::string again = refusal(r, kResumeAuto);
+  expect_part(again, "('" + sample + "'), and this recipe is the same: from step 2 it would end so "
+                     "again, unless the data has been mended. Look at the data, and at");
+  expect_part(again, "; then name the checkpoint to go on from with --resume CHECKPOINT");
   all().barrier();
 }
 
@@ -438,7 +445,7 @@ TEST_F(FaultTest, SaysWhereNothingWasFound) {
   EXPECT_EQ(gone.text, "run once more, it did not happen again");
   EXPECT_TRUE(gone.where.empty());
   const FoundFault sums = found_fault(all(), std::nullopt, true, false);
-  expect_part(sums.text, "run once more, it is so again, though all outputs and gradients");
+  expect_part(sums.text, "run once more, it is so again, and no output, and no gradient on");
   EXPECT_TRUE(sums.where.empty());
 }
 
