@@ -368,7 +368,7 @@ std::optional<FaultOrigin> look_at_step(model::Network& network, const LossOf& l
   batch.samples = samples;
   batch.weight = 2;
   FaultWatch watch(network, data);
-  watch.begin_part(batch);
+  watch.begin_part(batch, 0);
   const TensorList outputs = network.run({batch.tensors.at("images")});
   watch.has_outputs(outputs);
   const torch::Tensor loss = loss_of(outputs.at(0));

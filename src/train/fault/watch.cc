@@ -214,8 +214,8 @@ FaultPlace FaultWatch::place_of_input(const std::string& name, const torch::Tens
   return place;
 }
 
-void FaultWatch::begin_part(const TaskBatch& rows) {
-  ++part_;
+void FaultWatch::begin_part(const TaskBatch& rows, std::int64_t part) {
+  part_ = part;
   operations_ = gradients_ = 0;
   depth_ = 0;
   bad_.clear();
