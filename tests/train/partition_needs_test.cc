@@ -258,12 +258,16 @@ TEST_F(PartitionAdvice, OfPartsByTimeIsOfThoseThatAreTrained) {
       << timing;
   keys.emplace_back(R"(partitioned.parts=["fc1: 1000 1000", "fc2: 1000 1000"])");
   const std::string chosen = said(keys, left, NetworkUse::training, 2);
-  EXPECT_NE(chosen.find(" in 2 partitions that partitioned.balance = \"time\" has chosen, to train "),
+  EXPECT_NE(chosen.find(" in 2 partitions with the parts that partitioned.parts notes, to train "),
             std::string::npos)
       << chosen;
-  EXPECT_TRUE(chosen.ends_with(
-      "; or let all ranks hold as much (partitioned.balance = \"parameters\")"))
-      << chosen;
+  // Another balance is advised where it would do.
+  const std::string advice =
+      "; or let all ranks hold as much (partitioned.balance = \"parameters\")";
+  EXPECT_EQ(chosen.find(advice), std::string::npos) << chosen;
+  keys.back() = R"(partitioned.parts=["fc1: 1500 500", "fc2: 1500 500"])";
+  const std::string uneven = said(keys, 3.6 * all, NetworkUse::training, 2);
+  EXPECT_TRUE(uneven.ends_with(advice)) << uneven;
 }
 
 TEST_F(PartitionAdvice, OfANetworkThatIsUsedIsWhatItWasTrainedOn) {
