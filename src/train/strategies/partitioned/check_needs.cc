@@ -173,9 +173,9 @@ int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
 }
 
 // Whether as many ranks would do if all held as much.
-bool would_do_by_parameters(const Recipe& recipe, const model::Blueprint& blueprint,
-                            const model::PartitionPlan& plan, const ReplicaShare& share,
-                            const MemoryLimits& memory, NetworkUse use) {
+static bool would_do_by_parameters(const Recipe& recipe, const model::Blueprint& blueprint,
+                                   const model::PartitionPlan& plan, const ReplicaShare& share,
+                                   const MemoryLimits& memory, NetworkUse use) {
   const std::vector<model::Shape> inputs = planned_inputs(plan);
   Recipe other = recipe;
   other.strategy_options.set("balance", std::string("parameters"));
