@@ -171,10 +171,9 @@ class FaultTest : public TrainerTest {
         {{"how", std::string("output"), "what isn't finite"},
          {"norm", false, "batch normalization behind the trap"},
          {"dropout", 0.0, "before it"}});
-    registry_.add_model("code",
-                        [this](const ModelRequest& r) -> std::shared_ptr<model::Network> {
-                          return std::make_shared<FaultCode>(r.classes, seen_);
-                        });
+    registry_.add_model("code", [this](const ModelRequest& r) -> std::shared_ptr<model::Network> {
+      return std::make_shared<FaultCode>(r.classes, seen_);
+    });
   }
 
   std::shared_ptr<model::Network> trapped(const ModelRequest& r) const {
@@ -205,10 +204,10 @@ class FaultTest : public TrainerTest {
   }
 
   Recipe marked_recipe(const std::string& name, Overrides overrides) const {
-    overrides.insert(overrides.end(),
-                     {"data.reader=marked", "data.train.sample=" + std::to_string(marked()),
-                      "checkpoint.every_steps=1", "checkpoint.keep=1",
-                      "checkpoint.keep_best=false"});
+    overrides.insert(
+        overrides.end(),
+        {"data.reader=marked", "data.train.sample=" + std::to_string(marked()),
+         "checkpoint.every_steps=1", "checkpoint.keep=1", "checkpoint.keep_best=false"});
     return recipe(name, overrides);
   }
   Recipe trapped_recipe(const std::string& name, const std::string& how,
@@ -308,9 +307,9 @@ TEST_F(FaultTest, NamesTheMicroBatch) {
 TEST_F(FaultTest, NamesTheRankThoughStatisticsAreOfAll) {
   for (const std::string how : {"output", "gradient"}) {
     for (const std::string statistics : {"local", "synchronized"}) {
-      const Recipe r = trapped_recipe(how + "-" + statistics, how,
-                                      {"model.options.norm=true", "data.drop_last=true",
-                                       "sync.batch_norm=" + statistics});
+      const Recipe r = trapped_recipe(
+          how + "-" + statistics, how,
+          {"model.options.norm=true", "data.drop_last=true", "sync.batch_norm=" + statistics});
       const std::string said = said_at_the_end(r);
       expect_part(said, "is 'trap' (FaultTrap)");
       expect_part(said, on_its_rank() + "; the last checkpoint");
@@ -330,20 +329,19 @@ TEST_F(FaultTest, NamesTheSample) {
   all().barrier();
   // The recipe is not to blame: where the data is mended, it may stay as it is.
   const std::string again = refusal(r, kResumeAuto);
-  expect_part(again, "('" + sample + "'), and this recipe is the same: from step 2 it would end so "
-                     "again, unless the data has been mended. Look at the data, and at");
+  expect_part(again, "('" + sample +
+                         "'), and this recipe is the same: from step 2 it would end so "
+                         "again, unless the data has been mended. Look at the data, and at");
   expect_part(again, "; then name the checkpoint to go on from with --resume CHECKPOINT");
   all().barrier();
 }
 
 TEST_F(FaultTest, NamesTheParameter) {
   std::shared_ptr<model::Network> made;
-  registry_.add_model("kept",
-                      [&](const ModelRequest& r) -> std::shared_ptr<model::Network> {
-                        made = std::make_shared<testing_data::Small>(r.classes, false, 0, false,
-                                                                     calls_);
-                        return made;
-                      });
+  registry_.add_model("kept", [&](const ModelRequest& r) -> std::shared_ptr<model::Network> {
+    made = std::make_shared<testing_data::Small>(r.classes, false, 0, false, calls_);
+    return made;
+  });
   calls_->on_training = [&] {
     const torch::NoGradGuard no_grad;
     if (calls_->training == 3) made->named_parameters()["conv.weight"].fill_(kInfinity);
@@ -415,7 +413,8 @@ TEST_F(FaultTest, TellsTheLossFromTheNetwork) {
   ASSERT_TRUE(gradient);
   EXPECT_EQ(gradient->kind, FaultKind::gradient);
   const FoundFault said = found_fault(all(), gradient, true, false);
-  expect_part(said.text, "the first gradient that isn't finite is one of the loss, at SqrtBackward");
+  expect_part(said.text,
+              "the first gradient that isn't finite is one of the loss, at SqrtBackward");
   EXPECT_EQ(said.where, "loss");
 }
 

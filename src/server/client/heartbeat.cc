@@ -57,29 +57,30 @@ void Heartbeat::say(std::unique_lock<std::mutex>& lock) {
   state_->asking = true;
   const std::uint64_t number = ++state_->said;
   lock.unlock();
-  coordinator_.call(std::string(calls::kBeat), calls::encode(beat), Clock::now() + lease_,
-                    [state = state_, log = log_, number, of = beat.number](transport::Answer answer) {
-                      const std::lock_guard lock(state->mutex);
-                      try {
-                        if (answer.status == transport::Answer::Status::done) {
-                          const calls::BeatAnswer said = calls::decode_beat_answer(answer.message);
-                          if (!said.known) state->lost = true;
-                          if (!said.ended.empty()) state->ended = said.ended;
-                          state->answered = true;
-                          state->heard = number;
-                        } else if (answer.status == transport::Answer::Status::failed) {
-                          state->refused = answer.problem;
-                          state->heard = number;
-                          state->last_refused = of;
-                        }
-                      } catch (const UsageError& error) {
-                        log.warning(error.what());
-                      }
-                      // say_reports() says when it is tried again.
-                      if (!state->answered) state->reports_at_once = false;
-                      state->asking = false;
-                      state->changed.notify_all();
-                    });
+  coordinator_.call(
+      std::string(calls::kBeat), calls::encode(beat), Clock::now() + lease_,
+      [state = state_, log = log_, number, of = beat.number](transport::Answer answer) {
+        const std::lock_guard lock(state->mutex);
+        try {
+          if (answer.status == transport::Answer::Status::done) {
+            const calls::BeatAnswer said = calls::decode_beat_answer(answer.message);
+            if (!said.known) state->lost = true;
+            if (!said.ended.empty()) state->ended = said.ended;
+            state->answered = true;
+            state->heard = number;
+          } else if (answer.status == transport::Answer::Status::failed) {
+            state->refused = answer.problem;
+            state->heard = number;
+            state->last_refused = of;
+          }
+        } catch (const UsageError& error) {
+          log.warning(error.what());
+        }
+        // say_reports() says when it is tried again.
+        if (!state->answered) state->reports_at_once = false;
+        state->asking = false;
+        state->changed.notify_all();
+      });
   lock.lock();
 }
 

@@ -28,9 +28,9 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   void report(const ReplicaReport& report);
-  // What has been reported is said at once, rather than with the next sign of life. Returns when the
-  // coordinator has answered that, or refused it, the client is lost, or the patience is over; at
-  // once where there is nothing to say.
+  // What has been reported is said at once, rather than with the next sign of life. Returns when
+  // the coordinator has answered that, or refused it, the client is lost, or the patience is over;
+  // at once where there is nothing to say.
   void say_reports(std::chrono::milliseconds patience);
   // The coordinator, or a shard (found_lost), took the client for dead.
   bool lost() const;
@@ -54,10 +54,10 @@ class Heartbeat {
     bool stopping = false;
     bool asking = false;
     bool lost = false;
-    bool at_once = false;     // the next sign of life
+    bool at_once = false;          // the next sign of life
     bool reports_at_once = false;  // signs of life, until one takes what is pending
-    std::uint64_t said = 0;   // signs of life,
-    std::uint64_t heard = 0;  // and the last one that was answered
+    std::uint64_t said = 0;        // signs of life,
+    std::uint64_t heard = 0;       // and the last one that was answered
     std::string ended, refused;
     ReplicaReport pending;
     bool reported = false;      // that there is something in it

@@ -42,8 +42,8 @@ class FaultWatch {
   static FaultWatch* current();
 
   // For each micro-batch in this order: before its forward pass; with what the network has put out;
-  // with what backward will begin with. `part` is its number, from 0, of those that the share is cut
-  // into, also where some count nothing and are not run.
+  // with what backward will begin with. `part` is its number, from 0, of those that the share is
+  // cut into, also where some count nothing and are not run.
   void begin_part(const TaskBatch& rows, std::int64_t part);
   void has_outputs(const TensorList& outputs);
   void has_loss(const torch::Tensor& loss);

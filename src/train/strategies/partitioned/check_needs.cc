@@ -273,8 +273,8 @@ void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& j
   if (advice.empty() && fewer.empty()) advice = "no number of partitions would do";
   const std::string what_would = fewer + (fewer.empty() || advice.empty() ? "" : "; or ") + advice;
   const bool timed = plan.partitions > 1 && is_divided_by_time(recipe, use);
-  const bool by_parameters = timed && would_do_by_parameters(recipe, blueprint, plan, share,
-                                                             memory.limits(worst), use);
+  const bool by_parameters =
+      timed && would_do_by_parameters(recipe, blueprint, plan, share, memory.limits(worst), use);
   throw UsageError("rank " + std::to_string(worst) + " needs " + size_text(memory.needs[worst]) +
                    " for " + blueprint.name + " in " + std::to_string(plan.partitions) +
                    (plan.partitions == 1 ? " partition" : " partitions") +
