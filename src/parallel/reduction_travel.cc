@@ -66,8 +66,9 @@ void ReductionStep::make_memory(const std::vector<std::vector<std::size_t>>& pla
     }
     // Gradients that alias it keep it alive.
     bucket.flat = device_ ? at::empty({elements}, at::TensorOptions().dtype(type).device(*device_))
-                          : at::from_blob(memory.bytes().data() + begins[b], {elements},
-                                          [memory](void*) {}, torch::TensorOptions().dtype(type));
+                          : at::from_blob(
+                                memory.bytes().data() + begins[b], {elements}, [memory](void*) {},
+                                torch::TensorOptions().dtype(type));
     bucket.travels = bucket.flat;
   }
 }

@@ -122,14 +122,12 @@ void Trainer::Impl::warn_of_evaluation(const Evaluation& evaluation) const {
 
 void Trainer::Impl::give_up(const std::string& why, const std::string& where, bool of_data) {
   if (writer_) note_checkpoint(writer_->finish());
-  if (outputs_) outputs_->end(moment_, "diverged", where);
+  if (outputs_) outputs_->end(moment_, "diverged", where, of_data);
   throw Failure(kDiverged + why +
                 (checkpoints_.newest().empty()
                      ? "; there is no checkpoint yet"
                      : "; the last checkpoint before it is " + checkpoints_.newest()) +
-                (of_data ? ". Look at the data, and at what prepares it (data.mean, "
-                           "data.deviation, data.augment)"
-                         : ". A smaller learning rate, a warm-up or clip_norm may help"));
+                ". " + advice_of_divergence(of_data));
 }
 
 // Once a rank has failed by itself in an evaluation, or what ranks do together there has, they can

@@ -1,5 +1,5 @@
-// Gradients that reach the other ranks through the memory of the host: to the bits of those that are
-// reduced as they lie.
+// Gradients that reach the other ranks through the memory of the host: to the bits of those that
+// are reduced as they lie.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -47,8 +47,8 @@ std::function<std::shared_ptr<std::byte>(std::size_t bytes)> Compute::batch_memo
   if (device_.is_cpu()) return {};
   return [](std::size_t bytes) {
     const auto options = torch::TensorOptions().dtype(torch::kByte).pinned_memory(true);
-    const auto memory = std::make_shared<torch::Tensor>(
-        torch::empty({static_cast<std::int64_t>(bytes)}, options));
+    const auto memory =
+        std::make_shared<torch::Tensor>(torch::empty({static_cast<std::int64_t>(bytes)}, options));
     return std::shared_ptr<std::byte>(memory, static_cast<std::byte*>(memory->data_ptr()));
   };
 }

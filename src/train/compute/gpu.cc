@@ -104,11 +104,11 @@ torch::Device open_device(const std::string& name, int local_rank) {
   if (!gpu_problem().empty()) throw UsageError(but + gpu_problem());
   const int there = gpus();
   if (device->index >= there) {
-    throw UsageError(but + host_name() + " has " +
-                     (there == 1 ? "one GPU alone, \"cuda:0\""
-                                 : "the GPUs \"cuda:0\" to \"cuda:" + std::to_string(there - 1) +
-                                       "\" alone") +
-                     "; \"cuda\" gives each rank of a host one of them in turn");
+    throw UsageError(
+        but + host_name() + " has " +
+        (there == 1 ? "one GPU alone, \"cuda:0\""
+                    : "the GPUs \"cuda:0\" to \"cuda:" + std::to_string(there - 1) + "\" alone") +
+        "; \"cuda\" gives each rank of a host one of them in turn");
   }
   const torch::Device gpu(torch::kCUDA,
                           static_cast<c10::DeviceIndex>(gpu_of(*device, local_rank, there)));

@@ -50,7 +50,8 @@ Arrangement Evaluator::arrange(const comm::World& world, const Recipe& recipe) {
 
 InnerUse Evaluator::use_of(const NetworkSource& outer) const {
   const auto slots = optim::slots(optimizer_rule(outer.job().optimizer)).size();
-  return {.trains = false, .copies = 1 + static_cast<int>(slots)};
+  // A job that begins from a checkpoint gives servers its slots from blocks of their own.
+  return {.trains = false, .copies = 1 + 2 * static_cast<int>(slots)};
 }
 
 void Evaluator::prepare(TrainerContext& context, const State* saved) {

@@ -46,11 +46,11 @@ void check_rule_of_decay(const OptimizerRecipe& optimizer, std::vector<std::stri
   if (name != "lars" && name != "lamb" && name != "adam" && name != "adagrad") return;
   if (!decays(optimizer)) return;
   const bool ratio = name == "lars" || name == "lamb";
-  problems.push_back("hybrid.rates is sqrt, which fits optimizer.weight_decay to the rate, and '" +
-                     name + "' " +
-                     (ratio ? "multiplies it by a trust ratio" : "divides it as it does gradients") +
-                     ", so that no decay fits: choose own or linear, an optimizer that decays "
-                     "weights by the rate alone (sgd, sgd_velocity, adamw), or no weight_decay");
+  problems.push_back(
+      "hybrid.rates is sqrt, which fits optimizer.weight_decay to the rate, and '" + name + "' " +
+      (ratio ? "multiplies it by a trust ratio" : "divides it as it does gradients") +
+      ", so that no decay fits: choose own or linear, an optimizer that decays "
+      "weights by the rate alone (sgd, sgd_velocity, adamw), or no weight_decay");
 }
 
 // That an update of the recipe's own leaves something of a weight: of 1 - rate x decay below 0

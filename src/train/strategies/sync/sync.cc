@@ -47,6 +47,7 @@ class Sync final : public Strategy {
   struct Part {
     data::Range rows;
     double weight = 0;
+    std::int64_t index = 0;  // of those that the share is cut into
   };
   std::vector<Part> parts_of(const data::Batch& batch) const;
   void forward_and_backward(const data::Batch& batch, const std::vector<Part>& parts,
@@ -146,7 +147,7 @@ std::vector<Sync::Part> Sync::parts_of(const data::Batch& batch) const {
     const data::Range rows = data::even_share({0, batch.size()}, part, used);
     const double weight = weight_of(*context_, batch, rows);
     if (weight > 0) {
-      parts.push_back({rows, weight});
+      parts.push_back({rows, weight, part});
     } else if (synchronized_ && communicator_.size() > 1) {
       throw UsageError(
           "sync.batch_norm is synchronized, so every rank takes part in every "
@@ -170,7 +171,7 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part
     auto start = Clock::now();
     const TaskBatch rows = task.tensors(batch, part.rows, context_->compute());
     torch::Tensor loss;
-    if (watch != nullptr) watch->begin_part(rows);
+    if (watch != nullptr) watch->begin_part(rows, part.index);
     {
       const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
                                      static_cast<std::uint64_t>(context_->moment().step),
@@ -215,7 +216,8 @@ StepReport Sync::step(const data::Batch& batch) {
   bool update = true;
   const std::vector<Part> parts = parts_of(batch);
   if (batch.size() < least_share_) {
-    left_out_.add(*context_, batch);
+    // Of a batch that is run once more they have been added.
+    if (FaultWatch::current() == nullptr) left_out_.add(*context_, batch);
     start_tally(0, 0, 0);
     update = model_->reducer().join_with_zeros();
   } else if (!parts.empty()) {
