@@ -36,10 +36,9 @@ bool gpu_library_is_loaded() { return c10::impl::hasDeviceGuardImpl(c10::DeviceT
 
 std::string find_gpu_problem() {
   const std::string folder = libtorch_folder();
-  if (!gpu_library_is_loaded()) {
-    const std::string problem = load_gpu_library(folder);
-    if (!problem.empty()) return problem;
-  }
+  // Also where something registers what it does: a plugin's library may have brought a part of it.
+  const std::string problem = load_gpu_library(folder);
+  if (!problem.empty()) return problem;
   if (torch::cuda::is_available()) return "";
   if (!at::globalContext().hasCUDART()) {
     return "LibTorch was asked for GPUs before its library for them was loaded, and has none for "
