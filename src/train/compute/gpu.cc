@@ -43,12 +43,11 @@ std::string find_gpu_problem() {
   if (!at::globalContext().hasCUDART()) {
     return "LibTorch was asked for GPUs before its library for them was loaded, and has none for "
            "that: start the program with LD_PRELOAD=" +
-           folder + "/libtorch_cuda.so" + kOnCpu;
+           folder + "/libtorch_cuda.so";
   }
   return "LibTorch finds no GPU on " + host_name() +
          ": there has to be NVIDIA's driver (nvidia-smi lists the GPUs that it sees), new enough "
-         "for this LibTorch, and CUDA_VISIBLE_DEVICES has to leave some" +
-         kOnCpu;
+         "for this LibTorch, and CUDA_VISIBLE_DEVICES has to leave some";
 }
 
 bool wants_reproducible_sums(const Recipe& recipe) {
@@ -69,8 +68,7 @@ std::string load_gpu_library(const std::string& folder) {
   if (!std::filesystem::exists(path, ignored)) {
     return "the LibTorch in " + folder +
            " is without CUDA: build with one that has it (tools/setup.sh --cuda fetches one; see "
-           "\"GPUs\" in docs/install.md)" +
-           kOnCpu;
+           "\"GPUs\" in docs/install.md)";
   }
   // What it is linked with finds the symbols of the rest, as if the program were linked with it.
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
@@ -78,11 +76,10 @@ std::string load_gpu_library(const std::string& folder) {
     return "LibTorch's library for GPUs can't be loaded (" +
            std::string(why == nullptr ? path : why) +
            "): it needs the libraries of CUDA that it was built with, as tools/setup.sh --cuda "
-           "fetches them" +
-           kOnCpu;
+           "fetches them";
   }
   if (gpu_library_is_loaded()) return "";
-  return path + " is no library for GPUs of this LibTorch" + kOnCpu;
+  return path + " is no library for GPUs of this LibTorch";
 }
 
 const std::string& gpu_problem() {
@@ -100,7 +97,7 @@ torch::Device open_device(const std::string& name, int local_rank) {
   }
   if (!device->cuda) return torch::kCPU;
   const std::string but = "device is \"" + name + "\", but ";
-  if (!gpu_problem().empty()) throw UsageError(but + gpu_problem());
+  if (!gpu_problem().empty()) throw UsageError(but + gpu_problem() + kOnCpu);
   const int there = gpus();
   if (device->index >= there) {
     throw UsageError(but + host_name() + " has " +
