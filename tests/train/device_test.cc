@@ -48,6 +48,14 @@ TEST(DeviceNames, RanksTakeGpusInTurn) {
   }
 }
 
+TEST(DeviceNames, TheFirstGpuIsANumber) {
+  EXPECT_EQ(first_gpu(""), 0);
+  EXPECT_EQ(first_gpu("0"), 0);
+  EXPECT_EQ(first_gpu("12"), 12);
+  for (const char* wrong : {"-1", "x", "1x", " 1", "99999999999", "2000000"})
+    EXPECT_FALSE(first_gpu(wrong)) << wrong;
+}
+
 // Before anything is opened, in one line that says what to do.
 TEST(OpenDevice, RefusesWhatIsNotThere) {
   EXPECT_EQ(open_device("cpu", 3), torch::Device(torch::kCPU));

@@ -106,8 +106,14 @@ torch::Device open_device(const std::string& name, int local_rank) {
                                        "\" alone") +
                      "; \"cuda\" gives each rank of a host one of them in turn");
   }
-  const torch::Device gpu(torch::kCUDA,
-                          static_cast<c10::DeviceIndex>(gpu_of(*device, local_rank, there)));
+  const std::string text = environment("CONVOY_FIRST_GPU");
+  const std::optional<int> first = first_gpu(text);
+  if (!first) {
+    throw UsageError("CONVOY_FIRST_GPU is '" + text +
+                     "'; it has to be the number of a GPU, counted from 0");
+  }
+  const torch::Device gpu(
+      torch::kCUDA, static_cast<c10::DeviceIndex>(gpu_of(*device, *first + local_rank, there)));
   c10::impl::VirtualGuardImpl(gpu.type()).setDevice(gpu);
   return gpu;
 }
