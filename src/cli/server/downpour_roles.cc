@@ -124,8 +124,8 @@ class Roles {
     role.env.push_back("OMP_NUM_THREADS=" + std::to_string(setup_.threads));
   }
 
-  // Each replica counts its ranks from 0. Of a host's GPUs those of the first replica come first, and
-  // those of `before` replicas on the same host are theirs.
+  // Each replica counts its ranks from 0. Of a host's GPUs those of the first replica come first,
+  // and those of `before` replicas on the same host are theirs.
   void set_first_gpu(Role& role, int before) const {
     if (!setup_.gpus) return;
     role.env.push_back("CONVOY_FIRST_GPU=" + std::to_string(before * setup_.partitions));

@@ -42,8 +42,8 @@ class BatchStage {
   // Gives the images on the device: those that were brought there, or else brought now, which the
   // host waits for. These stay for the other calls for the batch in use.
   torch::Tensor images(const torch::Tensor& host, std::uint64_t number);
-  // The batch in use is done with, and the next one is in use. Returns when nothing reads the memory
-  // of the former.
+  // The batch in use is done with, and the next one is in use. Returns when nothing reads the
+  // memory of the former.
   void advance();
   // Forgets both. Returns when nothing reads their memory.
   void drop();
@@ -60,8 +60,8 @@ class BatchStage {
   bool advances_ = false;  // somebody says which batch is in use
 };
 
-// Goes through a source, and has the stage (null: none) bring what comes next. Drops what is left in
-// the stage when it begins, and at its end. One thread.
+// Goes through a source, and has the stage (null: none) bring what comes next. Drops what is left
+// in the stage when it begins, and at its end. One thread.
 class Prefetch {
  public:
   Prefetch(std::shared_ptr<BatchStage> stage, data::SampleSource& samples);

@@ -41,9 +41,9 @@ inline std::string device_text(const DeviceName& device) {
   return device.index < 0 ? "cuda" : "cuda:" + std::to_string(device.index);
 }
 
-// Gives the number that the environment's CONVOY_FIRST_GPU says ("": 0): of the GPUs of a host, that
-// of the first of these ranks, where other processes of the job have those before. Nothing where it
-// is no such number.
+// Gives the number that the environment's CONVOY_FIRST_GPU says ("": 0): of the GPUs of a host,
+// that of the first of these ranks, where other processes of the job have those before. Nothing
+// where it is no such number.
 inline std::optional<int> first_gpu(std::string_view text) {
   int first = 0;
   if (text.empty()) return first;

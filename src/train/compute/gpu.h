@@ -26,7 +26,8 @@ int gpus();
 std::string load_gpu_library(const std::string& folder);
 
 // Gives the device that a recipe names, for the local_rank-th rank of this host, and makes its GPU
-// the calling thread's. CONVOY_FIRST_GPU in the environment says which one rank 0 has. Throws UsageError for one that is not there.
+// the calling thread's. CONVOY_FIRST_GPU in the environment says which one rank 0 has. Throws
+// UsageError for one that is not there.
 torch::Device open_device(const std::string& name, int local_rank);
 
 // Says how this process's GPUs compute from now on: with TF32 or without, and with algorithms whose
