@@ -325,19 +325,12 @@ RunResult Trainer::Impl::run() {
 
 Trainer::Trainer(const comm::World& world, const Registry& registry, const Recipe& recipe,
                  TrainerOptions options)
-    : impl_(std::make_unique<Impl>(world, registry, recipe, std::move(options))) {}
+    : impl_(naming_out_of_memory(world, recipe, [&] {
+        return std::make_unique<Impl>(world, registry, recipe, std::move(options));
+      })) {}
 Trainer::~Trainer() = default;
 RunResult Trainer::run() {
-  try {
-    return impl_->run();
-  } catch (const c10::OutOfMemoryError& error) {
-    const torch::Device device = impl_->compute().device();
-    if (device.is_cpu()) throw;
-    const comm::World& world = impl_->world();
-    const std::string who =
-        "rank " + std::to_string(world.rank()) + " on " + world.host(world.rank());
-    throw Failure(out_of_memory_text(device, who, error));
-  }
+  return naming_out_of_memory(impl_->world(), impl_->recipe(), [this] { return impl_->run(); });
 }
 torch::nn::Module& Trainer::module() const { return impl_->module(); }
 

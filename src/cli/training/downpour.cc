@@ -75,6 +75,7 @@ DownpourSetup setup_of(const train::Recipe& recipe, const TrainArguments& argume
   const std::string command = train::command_line();
   if (!own.dry_run && command.find('\n') == std::string::npos) setup.command = command;
   setup.threads = threads_of(recipe, setup);
+  setup.gpus = recipe.device != "cpu";
   return setup;
 }
 

@@ -22,7 +22,7 @@ struct StagedImages {
   torch::Tensor host;
   std::uint64_t number = 0;
   torch::Tensor there;
-  std::unique_ptr<parallel::DeviceCopies::Copy> copy;
+  std::unique_ptr<parallel::DeviceCopies::Copy> copy;  // null: done
   bool joined = false;
 };
 
@@ -37,9 +37,10 @@ class BatchStage {
 
   // Begins to bring the images of the batch of this number (data::Batch::number), after the one in
   // use. Their memory is read until the call of advance() after that which makes it the one in use.
+  // Throws c10::OutOfMemoryError where the device has none for them; nothing is staged then.
   void begin(const torch::Tensor& host, std::uint64_t number);
   // Gives the images on the device: those that were brought there, or else brought now, which the
-  // host waits for.
+  // host waits for. These stay for the other calls for the batch in use.
   torch::Tensor images(const torch::Tensor& host, std::uint64_t number);
   // The batch in use is done with, and the next one is in use. Returns when nothing reads the
   // memory of the former.
@@ -56,6 +57,7 @@ class BatchStage {
   torch::Device device_;
   std::mutex mutex_;
   std::optional<StagedImages> current_, next_;
+  bool advances_ = false;  // somebody says which batch is in use
 };
 
 // Goes through a source, and has the stage (null: none) bring what comes next. Drops what is left
