@@ -203,10 +203,11 @@ class FaultTest : public TrainerTest {
     return all().size() == 1 ? "" : ", on rank " + std::to_string(rank_of_mark());
   }
 
-  Recipe marked_recipe(const std::string& name, Overrides overrides) const {
+  Recipe marked_recipe(const std::string& name, Overrides overrides,
+                       std::size_t sample = marked()) const {
     overrides.insert(
         overrides.end(),
-        {"data.reader=marked", "data.train.sample=" + std::to_string(marked()),
+        {"data.reader=marked", "data.train.sample=" + std::to_string(sample),
          "checkpoint.every_steps=1", "checkpoint.keep=1", "checkpoint.keep_best=false"});
     return recipe(name, overrides);
   }
@@ -216,8 +217,8 @@ class FaultTest : public TrainerTest {
     return marked_recipe(name, overrides);
   }
 
-  // What is said, alike on all ranks, of a run that ends with its third update, which is not made.
-  std::string said_at_the_end(const Recipe& r) {
+  // What is said, alike on all ranks, of a run that ends with this update, which is not made.
+  std::string said_at_the_end(const Recipe& r, int update = 3) {
     TrainerOptions options;
     options.progress = false;
     Trainer trainer(test_world(), registry_, r, options);
@@ -226,7 +227,7 @@ class FaultTest : public TrainerTest {
     EXPECT_TRUE(said.starts_with(kDiverged)) << said;
     EXPECT_FALSE(at::hasThreadLocalCallbacks());
     const std::string newest = CheckpointFolder(r.output.folder + "/checkpoints").newest();
-    EXPECT_TRUE(newest.ends_with("step-000000000002")) << newest;
+    EXPECT_TRUE(newest.ends_with("step-00000000000" + std::to_string(update - 1))) << newest;
     const State saved = state_of(newest);
     for (const auto& parameter : trainer.module().named_parameters())
       EXPECT_TRUE(parameter.value().equal(saved.model.at(parameter.key()))) << parameter.key();
@@ -301,6 +302,16 @@ TEST_F(FaultTest, NamesTheMicroBatch) {
   expect_part(said_at_the_end(trapped_recipe("parts", "gradient", {"training.accumulate=2"})),
               "is 'trap' (FaultTrap), at SqrtBackward0, in micro-batch " +
                   std::to_string(part + 1) + on_its_rank());
+}
+
+// Of the last batch, of one sample.
+TEST_F(FaultTest, RanksWithoutSamplesTakePart) {
+  const std::size_t sample = data::EpochOrder(61, 1, 0).samples({60, 61}).front();
+  int rank = 0;
+  while (!holds(data::even_share({0, 1}, rank, all().size()), 0)) ++rank;
+  const std::string on = all().size() == 1 ? "" : ", on rank " + std::to_string(rank);
+  const Recipe r = marked_recipe("few", {"model.name=trapped", "model.options.how=output"}, sample);
+  expect_part(said_at_the_end(r, 6), "is 'trap' (FaultTrap)" + on + "; the last checkpoint");
 }
 
 // What is not finite on one rank is so on all of them behind it.
@@ -388,6 +399,23 @@ TEST_F(FaultTest, DoesNotBlameInfinitiesThatAreMeant) {
     EXPECT_TRUE(found->place.behind);
     EXPECT_EQ(found->place.name, "fc");
   }
+}
+
+TEST_F(FaultTest, StatisticsAreAsTheyWereBefore) {
+  model::ModuleList list("Normed", {1, 6, 6});
+  list.add("bn", torch::nn::BatchNorm2d(1)).add("flat", torch::nn::Flatten());
+  list.add("fc", torch::nn::Linear(36, 4));
+  const std::shared_ptr<model::Network> network = list.network();
+  network->train();
+  const LossOf sum = [](const torch::Tensor& output) { return output.sum(); };
+  std::vector<torch::Tensor> before;
+  for (const torch::Tensor& buffer : network->buffers()) before.push_back(buffer.clone());
+  ASSERT_EQ(before.size(), 3u);  // batches among them
+  EXPECT_FALSE(look_at_step(*network, sum));
+  const std::vector<torch::Tensor> buffers = network->buffers();
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(buffers[i].equal(before[i]));
+  network->run({torch::ones({2, 1, 6, 6})});
+  EXPECT_FALSE(network->buffers()[0].equal(before[0])) << "as it is otherwise";
 }
 
 TEST_F(FaultTest, WhatWasInTheSameMemoryBeforeIsNotBlamed) {
