@@ -67,8 +67,8 @@ TEST(OpenDevice, RefusesWhatIsNotThere) {
     Recipe recipe;
     recipe.device = name;
     const std::string text = test::message_of<UsageError>([&] { const Compute compute(recipe); });
-    EXPECT_EQ(text, "device is \"" + name + "\", but " + gpu_problem() +
-                        "; or set device = \"cpu\"");
+    EXPECT_EQ(text,
+              "device is \"" + name + "\", but " + gpu_problem() + "; or set device = \"cpu\"");
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
 }

@@ -83,9 +83,9 @@ TEST_F(HybridTest, RatesOfAPluginsRuleAreItsOwn) {
 
 // What was trained with rates that are refused by now can be used, and gone on from with others.
 TEST_F(HybridTest, RatesOfAnEarlierRecipeAreNoMatter) {
-  const Recipe own = hybrid("former", {1, 2},
-                            {"optimizer.name=lars", "optimizer.momentum=0",
-                             "optimizer.weight_decay=0.01"});
+  const Recipe own =
+      hybrid("former", {1, 2},
+             {"optimizer.name=lars", "optimizer.momentum=0", "optimizer.weight_decay=0.01"});
   Recipe former = own;
   former.strategy_options.set("rates", std::string("sqrt"));
   const RecipeText text{print_recipe(former, false), "former", "/"};

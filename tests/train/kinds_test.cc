@@ -192,8 +192,7 @@ TEST_F(KindsTest, RulesOfGroupsAreTried) {
   kind.rule = [](const OptimizerRequest& r) -> optim::Rule {
     if (r.weight_decay == 0.25) throw UsageError("optimizer.weight_decay can't be 0.25");
     if (r.weight_decay == 0.5) return optim::Lamb{.weight_decay = r.weight_decay};
-    return optim::Sgd{.momentum = r.weight_decay == 0.75 ? 0.9 : 0,
-                      .weight_decay = r.weight_decay};
+    return optim::Sgd{.momentum = r.weight_decay == 0.75 ? 0.9 : 0, .weight_decay = r.weight_decay};
   };
   words.optimizers.add(kind);
   const auto said = [&](const std::string& set) {

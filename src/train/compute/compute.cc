@@ -17,9 +17,10 @@ void say_not_pinned(const c10::Error& error) {
   static std::once_flag said;
   std::call_once(said, [&error] {
     const std::string text = error.what_without_backtrace();
-    Log().warning("no memory can be pinned for copies to the GPU, which take longer without it; "
-                  "LibTorch says: " +
-                  text.substr(0, text.find('\n')));
+    Log().warning(
+        "no memory can be pinned for copies to the GPU, which take longer without it; "
+        "LibTorch says: " +
+        text.substr(0, text.find('\n')));
   });
 }
 
