@@ -83,11 +83,17 @@ void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
     if (options_.averaging != Averaging::sum && bucket.flat.scalar_type() != at::kHalf) {
       bucket.operation = comm::ReduceOp::average;
     }
+    for (std::size_t s = 1; several_ && s < sources(); ++s)
+      bucket.apart.push_back(at::empty_like(bucket.flat));
     std::int64_t offset = 0;
     for (std::size_t i : members) {
-      parameters_[i].bucket = buckets_.size() - 1;
-      parameters_[i].slot = view_like(bucket.flat, offset, parameters_[i].tensors[0]);
-      offset += parameters_[i].tensors[0].numel();
+      Parameter& p = parameters_[i];
+      p.bucket = buckets_.size() - 1;
+      p.slot = view_like(bucket.flat, offset, p.tensors[0]);
+      p.apart.clear();
+      for (const at::Tensor& other : bucket.apart)
+        p.apart.push_back(view_like(other, offset, p.tensors[0]));
+      offset += p.tensors[0].numel();
     }
     statistics_.bytes += bucket.flat.nbytes();
   }

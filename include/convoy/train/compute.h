@@ -21,6 +21,12 @@ class Compute {
   explicit Compute(const Recipe& recipe);
 
   const torch::Device& device() const { return device_; }
+  // Gives the same for another device of its kind.
+  Compute on(const torch::Device& device) const {
+    Compute other = *this;
+    other.device_ = device;
+    return other;
+  }
   data::Layout layout() const { return layout_; }
 
   // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
