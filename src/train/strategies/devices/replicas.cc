@@ -67,18 +67,21 @@ void check_draws_nothing(model::Network& network, const Task& task, const Comput
   state.check_untouched(model);
 }
 
-std::vector<torch::Device> places_of_devices(const comm::World& world, const DeviceRecipe& recipe,
+std::vector<torch::Device> places_of_devices(const comm::World& world, const Recipe& recipe,
                                              const torch::Device& device, bool synchronized) {
-  const auto devices = static_cast<std::size_t>(recipe.devices);
+  const DeviceRecipe own = devices_of(recipe);
+  const auto devices = static_cast<std::size_t>(own.devices);
   if (!device.is_cuda()) return std::vector<torch::Device>(devices, device);
   const std::int64_t there = torch::cuda::device_count();
+  // Ranks of a host have GPUs next to each other, unless the recipe says where to begin ("cuda:2").
+  const bool numbered = recipe.device.find(':') != std::string::npos && device.has_index();
   const std::int64_t first =
-      device.has_index() ? device.index() : std::int64_t{world.local_rank()} * recipe.devices;
+      numbered ? device.index() : std::int64_t{world.local_rank()} * own.devices;
   std::vector<torch::Device> places;
   std::set<std::int64_t> used;
   for (std::size_t d = 0; d < devices; ++d) {
     const std::int64_t gpu =
-        recipe.gpus.empty() ? first + static_cast<std::int64_t>(d) : recipe.gpus.at(d);
+        own.gpus.empty() ? first + static_cast<std::int64_t>(d) : own.gpus.at(d);
     if (gpu >= there) {
       throw UsageError("device " + std::to_string(d) + " of rank " + std::to_string(world.rank()) +
                        " would be GPU " + std::to_string(gpu) + ", and host " +

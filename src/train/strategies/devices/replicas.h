@@ -40,7 +40,7 @@ void check_draws_nothing(model::Network& network, const Task& task, const Comput
 // Says which device each replica of this rank is on. Throws UsageError naming one that is not
 // there, and where batch normalization is to be synchronized over devices that share a GPU: they
 // also share the thread that LibTorch computes gradients in, and would wait for each other.
-std::vector<torch::Device> places_of_devices(const comm::World& world, const DeviceRecipe& recipe,
+std::vector<torch::Device> places_of_devices(const comm::World& world, const Recipe& recipe,
                                              const torch::Device& device, bool synchronized);
 
 }  // namespace convoy::train

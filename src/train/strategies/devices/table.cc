@@ -50,12 +50,11 @@ TensorList in_own_memory(TensorList tensors) {
 }
 
 std::vector<DeviceTable::Lane> DeviceTable::lanes_of(
-    const TrainerContext& context, const DeviceRecipe& recipe,
-    const std::vector<std::shared_ptr<model::Network>>& replicas,
+    const TrainerContext& context, const std::vector<std::shared_ptr<model::Network>>& replicas,
     const parallel::DistributedOptions& options) {
   const Compute& compute = context.compute();
   const std::vector<torch::Device> places =
-      places_of_devices(context.world(), recipe, compute.device(),
+      places_of_devices(context.world(), context.recipe(), compute.device(),
                         options.batch_norm == parallel::BatchNormStatistics::synchronized);
   std::vector<Lane> lanes;
   for (std::size_t device = 0; device < replicas.size(); ++device) {
@@ -75,7 +74,7 @@ DeviceTable::DeviceTable(TrainerContext& context,
       recipe_(devices_of(context.recipe())),
       auxiliary_(std::move(auxiliary)),
       replicas_(std::move(replicas)),
-      lanes_(lanes_of(context, recipe_, replicas_, options)),
+      lanes_(lanes_of(context, replicas_, options)),
       core_(context.world().communicator(), as_modules(replicas_), options),
       allow_unused_(options.allow_unused),
       sums_afterwards_(recipe_.baseline || context.compute().device().is_cuda()),

@@ -108,7 +108,7 @@ class DeviceTable {
     TaskBatch rows = {};
   };
 
-  static std::vector<Lane> lanes_of(const TrainerContext& context, const DeviceRecipe& recipe,
+  static std::vector<Lane> lanes_of(const TrainerContext& context,
                                     const std::vector<std::shared_ptr<model::Network>>& replicas,
                                     const parallel::DistributedOptions& options);
 
