@@ -3,10 +3,11 @@
 
   tools/check_recipe_docs.py build/bin/convoy      exit status 0 or 1
 
-What there is comes from the program: `convoy train --print-recipe`, for each reader, model and
-strategy it knows. In the page a heading names tables and, after them, the choices they belong to
-(## `[data.train]` with `idx`); each row of the Markdown table under it is a key, with its default in
-TOML, or in words where there is none.
+What there is comes from the program: `convoy train --print-recipe`, for each reader, model,
+optimizer, schedule and strategy it knows. In the page a heading names tables and, after them, the
+choices they belong to (## `[data.train]` with `idx`); a heading without choices has the keys that
+all of them have. Each row of the Markdown table under it is a key, with its default in TOML, or in
+words where there is none.
 """
 
 import math
@@ -32,13 +33,15 @@ RECIPES = (
 )
 # One that every strategy takes: some have no use for [optimizer].
 PLAIN = RECIPES[0].split("[[optimizer.groups]]")[0]
+# What schedules can't do without.
+SCHEDULE_KEYS = {"step": {"milestones": "[0.5]"}}
 
 
 class Section:
     def __init__(self, line, tables, choices):
         self.line = line
         self.tables = tables    # names; "" is the top level
-        self.choices = choices  # readers or models; empty: any
+        self.choices = choices  # readers, models, optimizers, schedules; empty: any
         self.keys = {}          # key -> cells between the first and the last
 
 
@@ -128,24 +131,24 @@ def check(convoy):
     problems = []
     sections = sections_of(PAGE.read_text())
 
-    def section_of(table, choice):
-        found = [s for s in sections if table in s.tables and (choice in s.choices or not s.choices)]
-        return found[0] if found else None
+    def sections_for(table, choice):
+        return [s for s in sections if table in s.tables and (choice in s.choices or not s.choices)]
 
     seen = set()
 
     def compare(printed, given, choice_of):
         for table, keys in printed.items():
             choice = choice_of.get(table)
-            section = section_of(table, choice)
+            found = sections_for(table, choice)
             name = f"[{table}]" + (f" with {choice}" if choice else "") if table else "the top level"
-            if section is None:
+            if not found:
                 if keys:
                     problems.append(f"{name} is missing: {', '.join(keys)}")
                 continue
-            seen.update((id(section), key) for key in section.keys)
+            seen.update((id(section), key) for section in found for key in section.keys)
             for key, value in keys.items():
-                if key not in section.keys:
+                section = next((s for s in found if key in s.keys), None)
+                if section is None:
                     problems.append(f"{name} lacks the key {key} (default {value!r})")
                     continue
                 if (table, key) in given:
@@ -159,19 +162,22 @@ def check(convoy):
                     continue
                 if not equal(documented, value):
                     problems.append(f"{name}: the default of {key} is {value!r}, not {documented!r}")
-            for key in section.keys:
-                if key not in keys:
-                    problems.append(f"{name} has no key {key} (line {section.line})")
+            for section in found:
+                for key in section.keys:
+                    if key not in keys:
+                        problems.append(f"{name} has no key {key} (line {section.line})")
 
     def given_in(number):
         tables = flatten(tomllib.loads(RECIPES[number]))
         return {(table, key) for table, keys in tables.items() for key in keys} | {("", "name")}
 
     readers, models = convoy.names("data.reader"), convoy.names("model.name")
+    optimizers, schedules = convoy.names("optimizer.name"), convoy.names("schedule.name")
     reader_tables = ("data.train", "data.validation")
+    defaults = {table: "image_folder" for table in reader_tables}
+    defaults |= {"model.options": "resnet18", "optimizer": "sgd", "schedule": "constant"}
     for number in range(len(RECIPES)):
-        compare(convoy.recipe(f"recipe{number}.toml"), given_in(number),
-                {table: "image_folder" for table in reader_tables})
+        compare(convoy.recipe(f"recipe{number}.toml"), given_in(number), defaults)
     for reader in readers:
         arguments, required = required_keys(convoy, reader)
         printed = convoy.recipe(*arguments)
@@ -185,20 +191,31 @@ def check(convoy):
         documented = any("model.options" in s.tables and model in s.choices for s in sections)
         if documented and not options:
             problems.append(f"[model.options]: {model} has none")
+    for optimizer in optimizers:
+        printed = convoy.recipe("recipe0.toml", "--set", f"optimizer.name={optimizer}")
+        compare({"optimizer": printed["optimizer"]}, {("optimizer", "name")},
+                {"optimizer": optimizer})
+    for schedule in schedules:
+        needed = SCHEDULE_KEYS.get(schedule, {})
+        arguments = ["--set", f"schedule.name={schedule}"]
+        for key, value in needed.items():
+            arguments += ["--set", f"schedule.{key}={value}"]
+        printed = convoy.recipe("recipe0.toml", *arguments)
+        compare({"schedule": printed["schedule"]},
+                {("schedule", key) for key in ("name", *needed)}, {"schedule": schedule})
     for strategy in convoy.names("strategy"):
         printed = convoy.recipe("plain.toml", "--set", f"strategy={strategy}")
         compare({strategy: printed.get(strategy, {})}, set(), {})
     # Without a recipe, too, there is nothing else to print.
     for table, keys in convoy.recipe().items():
-        choice = "image_folder" if table in reader_tables else "resnet18"
-        section = section_of(table, choice) or section_of(table, None)
+        known = {key for s in sections_for(table, defaults.get(table)) for key in s.keys}
         for key in keys:
-            if section is None or key not in section.keys:
+            if key not in known:
                 problems.append(f"--print-recipe without a recipe prints {table}.{key}")
     for section in sections:
         if not any((id(section), key) in seen for key in section.keys):
             problems.append(f"line {section.line} describes what no recipe has: {section.tables}")
-        known = set(readers) | set(models)
+        known = {*readers, *models, *optimizers, *schedules}
         for choice in section.choices:
             if choice not in known:
                 problems.append(f"line {section.line}: there is no {choice}")

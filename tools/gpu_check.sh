@@ -83,7 +83,7 @@ fi
 
 failed=0
 step "tests with the label cuda"
-ctest --test-dir "$folder" -L '^cuda$' --output-on-failure --no-tests=error --timeout 150 || failed=1
+ctest --test-dir "$folder" -L '^cuda$' --output-on-failure --no-tests=error || failed=1
 
 # measure WHAT ARGUMENTS...: ResNet-50 with 64 images a step, together and as independent copies.
 measure() {

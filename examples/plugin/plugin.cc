@@ -4,9 +4,11 @@
 #include <convoy/train/plugin.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "digits.h"
 #include "edges.h"
@@ -49,6 +51,7 @@ class SmallNet final : public convoy::model::Network {
 CONVOY_PLUGIN(registry) {
   using convoy::train::ModelRequest;
   using convoy::train::Options;
+  using convoy::train::ResumeRule;
 
   registry.add_model(
       "small_net",
@@ -72,13 +75,37 @@ CONVOY_PLUGIN(registry) {
                        {"seed", std::int64_t{1}, "other pictures for another number"},
                        {"noise", 0.3, "largest disturbance of a pixel, 0 to 1"}});
 
-  registry.add_optimizer("lion",
-                         [](const convoy::train::OptimizerRequest& request) {
-                           return lion(request.options.number("beta1"),
-                                       request.options.number("beta2"), request.weight_decay);
-                         },
-                         {{"beta1", 0.9, "share of the past in what a step goes by"},
-                          {"beta2", 0.99, "share of the past in what is kept"}});
+  convoy::train::OptimizerKind kind;
+  kind.name = "lion";
+  kind.doc = "signs of a mean of gradients (Chen et al. 2023)";
+  kind.options = {{.key = "beta1",
+                   .initial = 0.9,
+                   .doc = "share of the past in what a step goes by",
+                   .resume = ResumeRule::free},
+                  {.key = "beta2",
+                   .initial = 0.99,
+                   .doc = "share of the past in what is kept",
+                   .resume = ResumeRule::free}};
+  registry.add_optimizer(kind, [](const convoy::train::OptimizerRequest& request) {
+    return lion(request.options.number("beta1"), request.options.number("beta2"),
+                request.weight_decay);
+  });
+
+  convoy::train::ScheduleKind root;
+  root.name = "inverse_root";
+  root.doc = "the rate divided by the root of how often slow has passed";
+  root.options = {{.key = "slow",
+                   .initial = 1.0,
+                   .doc = "how long the rate stays as it is, in unit",
+                   .resume = ResumeRule::free,
+                   .check = [](const convoy::train::Value& value) -> std::string {
+                     return std::get<double>(value) > 0 ? "" : "has to be above 0";
+                   }}};
+  root.rate = [](const convoy::train::ScheduleRequest& now) {
+    const double passed = now.time / now.options.number("slow");
+    return passed > 1 ? now.lr / std::sqrt(passed) : now.lr;
+  };
+  registry.add_schedule(root);
 
   add_digits(registry);
   add_edges(registry);

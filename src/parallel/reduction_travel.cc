@@ -124,8 +124,21 @@ void ReductionStep::receive(std::size_t bucket) {
   if (device_ && !copies_) return;
   constexpr std::chrono::microseconds kPause(20);
   reduce_what_has_arrived();
-  while (!b.copies.empty()) {
-    if (!communicator_.advance()) std::this_thread::sleep_for(kPause);
+  // While any copy is under way, and not only this bucket's: the others' reductions begin as theirs
+  // arrive.
+  const auto on_their_way = [this] {
+    return std::any_of(buckets_.begin(), buckets_.end(),
+                       [](const Bucket& other) { return !other.copies.empty(); });
+  };
+  while (!b.copies.empty() || (on_their_way() && !b.reduction.done())) {
+    if (work_left_) {
+      report_reductions();
+      end_wait();
+      work_left_ = meanwhile_();
+      waiting_since_ = Clock::now();
+    } else if (!communicator_.advance()) {
+      std::this_thread::sleep_for(kPause);
+    }
     reduce_what_has_arrived();
   }
   wait_for(b.reduction);

@@ -78,8 +78,8 @@ class Rehearsal::Impl final : public TrainerContext {
       const double value = loss ? report.loss : report.gradient_norm;
       throw Failure(kDiverged + std::string(loss ? "the loss" : "the norm of the gradient") +
                     " of step " + std::to_string(moment_.step) + " is " + std::to_string(value) +
-                    (report.fault ? "; " + report.fault->text : "") +
-                    ": a smaller learning rate may help");
+                    (report.fault ? "; " + report.fault->text : "") + ". " +
+                    advice_of_divergence(report.fault && report.fault->of_data));
     }
     reports_.push_back(report);
     return --left_ > 0;

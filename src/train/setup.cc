@@ -135,6 +135,8 @@ std::string try_out(model::Network& network, const TaskBatch& blank, const Task&
   try {
     network.run(task.inputs(blank));
     return "";
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // no mistake in the network
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     return text.substr(0, text.find('\n'));

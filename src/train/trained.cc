@@ -9,6 +9,7 @@
 #include "convoy/train/state.h"
 #include "convoy/train/threads.h"
 #include "train/checkpoint/open_checkpoint.h"
+#include "train/compute/gpu.h"
 #include "train/facts.h"
 #include "train/inference_memory.h"
 #include "train/predict.h"
@@ -87,7 +88,8 @@ TrainedSource find_trained(Registry& registry, const std::string& path, Which wh
   return source;
 }
 
-Trained::Trained(const comm::World& world, const Registry& registry, const TrainedSource& source)
+Trained::Trained(const comm::World& world, const Registry& registry,
+                 const TrainedSource& source) try
     : world_(world),
       source_(for_ranks(world, registry, source)),
       compute_(source_.recipe, world.local_rank()),
@@ -117,16 +119,20 @@ Trained::Trained(const comm::World& world, const Registry& registry, const Train
     load_weights(world, r, *task_, *strategy_);
   }
   strategy_->module().eval();
+} catch (const c10::OutOfMemoryError& error) {
+  throw_out_of_memory(world, source.recipe, error);
 }
 
 Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset,
-                             const EvaluationOptions& options) {
+                             const EvaluationOptions& options) try {
   const std::string what = "what it is evaluated on";
   check_labels(*task_, recipe().task.name, *dataset, what);
   const auto counted = as_trained(dataset, task_->facts());
   task_->check(*counted, what);
   check_takes(*counted, what);
   return train::evaluate(evaluated(), counted, options);
+} catch (const c10::OutOfMemoryError& error) {
+  throw_out_of_memory(world_, recipe(), error);
 }
 
 Evaluated Trained::evaluated() {
@@ -145,6 +151,8 @@ void Trained::check_takes(const data::Dataset& dataset, const std::string& what)
   const Autocast autocast = compute_.autocast();
   try {
     strategy_->forward({compute_.blank(shape)});
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
   } catch (const c10::Error& error) {
     const std::string reason = error.what_without_backtrace();
     throw UsageError(
@@ -154,18 +162,22 @@ void Trained::check_takes(const data::Dataset& dataset, const std::string& what)
   }
 }
 
-std::vector<Answer> Trained::predict(const std::vector<std::string>& inputs, int most) {
+std::vector<Answer> Trained::predict(const std::vector<std::string>& inputs, int most) try {
   const torch::NoGradGuard no_grad;
   return task_->predict(inputs, most, compute_, [this](const TensorList& tensors) {
     const Autocast autocast = compute_.autocast();
     return strategy_->forward(tensors);
   });
+} catch (const c10::OutOfMemoryError& error) {
+  throw_out_of_memory(world_, recipe(), error);
 }
 
 void Trained::predict(const std::shared_ptr<const data::Dataset>& dataset, int most,
-                      const UseAnswers& use, const PredictionOptions& options) {
+                      const UseAnswers& use, const PredictionOptions& options) try {
   check_takes(*dataset, "what it is to answer");
   train::predict(evaluated(), dataset, most, use, options);
+} catch (const c10::OutOfMemoryError& error) {
+  throw_out_of_memory(world_, recipe(), error);
 }
 
 }  // namespace convoy::train

@@ -122,14 +122,12 @@ void Trainer::Impl::warn_of_evaluation(const Evaluation& evaluation) const {
 
 void Trainer::Impl::give_up(const std::string& why, const std::string& where, bool of_data) {
   if (writer_) note_checkpoint(writer_->finish());
-  if (outputs_) outputs_->end(moment_, "diverged", where);
+  if (outputs_) outputs_->end(moment_, "diverged", where, of_data);
   throw Failure(kDiverged + why +
                 (checkpoints_.newest().empty()
                      ? "; there is no checkpoint yet"
                      : "; the last checkpoint before it is " + checkpoints_.newest()) +
-                (of_data ? ". Look at the data, and at what prepares it (data.mean, "
-                           "data.deviation, data.augment)"
-                         : ". A smaller learning rate, a warm-up or clip_norm may help"));
+                ". " + advice_of_divergence(of_data));
 }
 
 // Once a rank has failed by itself in an evaluation, or what ranks do together there has, they can
@@ -327,19 +325,12 @@ RunResult Trainer::Impl::run() {
 
 Trainer::Trainer(const comm::World& world, const Registry& registry, const Recipe& recipe,
                  TrainerOptions options)
-    : impl_(std::make_unique<Impl>(world, registry, recipe, std::move(options))) {}
+    : impl_(naming_out_of_memory(world, recipe, [&] {
+        return std::make_unique<Impl>(world, registry, recipe, std::move(options));
+      })) {}
 Trainer::~Trainer() = default;
 RunResult Trainer::run() {
-  try {
-    return impl_->run();
-  } catch (const c10::OutOfMemoryError& error) {
-    const torch::Device device = impl_->compute().device();
-    if (device.is_cpu()) throw;
-    const comm::World& world = impl_->world();
-    const std::string who =
-        "rank " + std::to_string(world.rank()) + " on " + world.host(world.rank());
-    throw Failure(out_of_memory_text(device, who, error));
-  }
+  return naming_out_of_memory(impl_->world(), impl_->recipe(), [this] { return impl_->run(); });
 }
 torch::nn::Module& Trainer::module() const { return impl_->module(); }
 

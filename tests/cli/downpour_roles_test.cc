@@ -100,6 +100,18 @@ TEST_F(DownpourRoles, DivideTheCores) {
   EXPECT_FALSE(role("evaluator").draws);
 }
 
+TEST_F(DownpourRoles, DivideTheGpus) {
+  setup_.gpus = true;
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(role("replica", i).env.back(), "CONVOY_FIRST_GPU=" + std::to_string(i));
+  EXPECT_EQ(role("evaluator").env.back(), "CONVOY_FIRST_GPU=3");
+  EXPECT_EQ(role("server").env, Words{});
+  setup_.partitions = 2;
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(role("replica", i).env.back(), "CONVOY_FIRST_GPU=" + std::to_string(2 * i));
+  EXPECT_EQ(role("evaluator").env.back(), "CONVOY_FIRST_GPU=6");
+}
+
 TEST_F(DownpourRoles, OfAPartitionedModelAreJobsOfRanks) {
   setup_.partitions = 2;
   const Words begin{"/bin/convoy", "run",  "-n",        "2", "--partitions", "2",
@@ -133,6 +145,10 @@ TEST_F(DownpourRoles, OnSeveralHostsHaveTheirCertificates) {
   EXPECT_EQ(role("server", 0).host, "node1");
   EXPECT_EQ(role("server", 1).host, "node2");
   EXPECT_EQ(role("replica", 2).host, "node1");
+  setup_.gpus = true;  // of each host
+  EXPECT_EQ(role("replica", 1).env.back(), "CONVOY_FIRST_GPU=0");
+  EXPECT_EQ(role("replica", 2).env.back(), "CONVOY_FIRST_GPU=1");
+  EXPECT_EQ(role("evaluator").env.back(), "CONVOY_FIRST_GPU=2");
   const Words argv = role("server", 1).argv;
   EXPECT_EQ(argv[6], "node2:0");
   EXPECT_EQ((Words{argv.end() - 6, argv.end()}),

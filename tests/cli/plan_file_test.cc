@@ -134,6 +134,11 @@ TEST(PlanRecipe, DiffersInWhatMakesAnotherTraining) {
       << difference.training;
   EXPECT_TRUE(difference.places.starts_with("plugins is ")) << difference.places;
   EXPECT_EQ(difference.places.find("optimizer"), std::string::npos);
+  // Plans of earlier versions have the keys of all optimizers, with their defaults.
+  std::string former = plan;
+  const std::string table = "[optimizer]\n";
+  former.insert(former.find(table) + table.size(), "beta1 = 0.9\n");
+  EXPECT_EQ(difference_from_plan(plan, former).training, "");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Batches that come to a GPU, gradients that go through the host's memory, and memory that runs out.
+// Batches that come to a GPU, gradients that go through the host's memory, and memory that runs
+// out.
 #include <cmath>
 #include <cstdint>
 #include <memory>

@@ -10,8 +10,8 @@
 namespace convoy::train {
 namespace {
 
-// In float64, sums over a few hundred products in another order differ by some 1e-15 of them, and 18
-// updates make of that what they make of any rounding.
+// In float64, sums over a few hundred products in another order differ by some 1e-15 of them, and
+// 18 updates make of that what they make of any rounding.
 constexpr double kAsTheCpu = 1e-8;
 
 class CudaTest : public HybridTest {

@@ -240,9 +240,8 @@ TEST(Loader, TheUpcomingBatchIsTheNext) {
     }
     const Batch* const upcoming = loader.upcoming();
     if (loader.epoch_over()) EXPECT_EQ(upcoming, nullptr);
-    const Pixels early = upcoming == nullptr
-                             ? Pixels()
-                             : Pixels(upcoming->images.begin(), upcoming->images.end());
+    const Pixels early =
+        upcoming == nullptr ? Pixels() : Pixels(upcoming->images.begin(), upcoming->images.end());
     const std::uint64_t number = upcoming == nullptr ? 0 : upcoming->number;
     const float* const memory = upcoming == nullptr ? nullptr : upcoming->images.data();
     const Batch* const next = loader.next();

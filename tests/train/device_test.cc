@@ -61,6 +61,14 @@ TEST(DeviceNames, RanksOfSeveralBeginWithTheirFirst) {
   EXPECT_EQ(first_gpu_of_rank(recipe, 3), 5);
 }
 
+TEST(DeviceNames, TheFirstGpuIsANumber) {
+  EXPECT_EQ(first_gpu(""), 0);
+  EXPECT_EQ(first_gpu("0"), 0);
+  EXPECT_EQ(first_gpu("12"), 12);
+  for (const char* wrong : {"-1", "x", "1x", " 1", "99999999999", "2000000"})
+    EXPECT_FALSE(first_gpu(wrong)) << wrong;
+}
+
 // Before anything is opened, in one line that says what to do.
 TEST(OpenDevice, RefusesWhatIsNotThere) {
   EXPECT_EQ(open_device("cpu", 3), torch::Device(torch::kCPU));
@@ -72,8 +80,8 @@ TEST(OpenDevice, RefusesWhatIsNotThere) {
     Recipe recipe;
     recipe.device = name;
     const std::string text = test::message_of<UsageError>([&] { const Compute compute(recipe); });
-    EXPECT_EQ(text, "device is \"" + name + "\", but " + gpu_problem());
-    EXPECT_TRUE(text.ends_with("; or set device = \"cpu\"")) << text;
+    EXPECT_EQ(text,
+              "device is \"" + name + "\", but " + gpu_problem() + "; or set device = \"cpu\"");
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
 }
@@ -169,6 +177,37 @@ TEST(BatchStage, AnotherBatchInTheSameMemoryIsAnother) {
   EXPECT_EQ(stage.images(memory, 0).data_ptr(), memory.data_ptr());
   EXPECT_EQ(stage.images(memory.narrow(0, 0, 1), 7).data_ptr(), memory.data_ptr());
   EXPECT_NE(stage.images(memory, 7).data_ptr(), memory.data_ptr());
+}
+
+// A device that has no memory left for copies.
+class NoCopies final : public parallel::DeviceCopies {
+ public:
+  std::unique_ptr<Copy> start(const at::Tensor& /*to*/, const at::Tensor& /*from*/) override {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory");
+    return nullptr;
+  }
+  at::Tensor host_memory(std::int64_t elements, at::ScalarType type) override {
+    return at::empty({elements}, at::TensorOptions().dtype(type));
+  }
+  at::Tensor device_memory(std::int64_t elements, at::ScalarType type) override {
+    return host_memory(elements, type);
+  }
+};
+
+TEST(BatchStage, WithoutMemoryBatchesComeWhenTheyAreAskedFor) {
+  const auto stage =
+      std::make_shared<BatchStage>(std::make_unique<NoCopies>(), torch::Device(torch::kCPU));
+  EXPECT_THROW(stage->begin(torch::rand({2, 1, 3, 3}), 1), c10::OutOfMemoryError);
+  data::Loader loader(data::small_images(22), data::random_crops(), data::batches_of(4));
+  Prefetch batches(stage, loader);
+  for (int i = 0; i < 6; ++i) {
+    const data::Batch* const batch = batches.next();
+    ASSERT_NE(batch, nullptr);
+    if (i < 5) wait_for_a_batch(loader);
+    batches.look_ahead();
+    EXPECT_FALSE(brought(stage->images(host_images(*batch), batch->number), *batch)) << i;
+  }
+  EXPECT_EQ(batches.next(), nullptr);
 }
 
 // Where there is no device, batches are what the source gives.

@@ -63,6 +63,42 @@ TEST_F(HybridTest, WrongKeysAreSaid) {
             "");
 }
 
+// What a plugin makes of the recipe's decay is its own matter, be it one of Convoy's rules.
+TEST_F(HybridTest, RatesOfAPluginsRuleAreItsOwn) {
+  OptimizerKind kind;
+  kind.name = "mine";
+  kind.rule = [](const OptimizerRequest&) -> optim::Rule {
+    return optim::Sgd{.weight_decay = 0.1};
+  };
+  registry_.add_optimizer(kind);
+  const auto said = [&](const std::string& rates) {
+    return test::message_of<UsageError>([&] {
+      hybrid("mine", {1, 2}, {"optimizer.name=mine", "optimizer.momentum=0", rates});
+    });
+  };
+  EXPECT_NE(said("hybrid.rates=sqrt").find("with the optimizer 'mine' of a plugin it can be own"),
+            std::string::npos);
+  EXPECT_EQ(said("hybrid.rates=linear"), "");
+}
+
+// What was trained with rates that are refused by now can be used, and gone on from with others.
+TEST_F(HybridTest, RatesOfAnEarlierRecipeAreNoMatter) {
+  const Recipe own =
+      hybrid("former", {1, 2},
+             {"optimizer.name=lars", "optimizer.momentum=0", "optimizer.weight_decay=0.01"});
+  Recipe former = own;
+  former.strategy_options.set("rates", std::string("sqrt"));
+  const RecipeText text{print_recipe(former, false), "former", "/"};
+  const auto said = [&](const Overrides& set, Files files) {
+    return test::message_of<UsageError>(
+        [&] { parse_recipe(text, set, registry_.vocabulary(), files); });
+  };
+  EXPECT_EQ(said({}, Files::may_be_missing), "");
+  EXPECT_NE(said({}, Files::must_exist).find("'lars' multiplies it by a trust ratio"),
+            std::string::npos);
+  EXPECT_EQ(said({"hybrid.rates=own"}, Files::must_exist), "");
+}
+
 // And what the layers are, by every rank, naming them.
 TEST_F(HybridTest, LayersThatCannotBeDividedAreSaid) {
   const GridOf grid{1, ranks()};

@@ -1,5 +1,7 @@
 // Optimizers and schedules that Convoy brings, one after the other.
+#include <limits>
 #include <set>
+#include <stdexcept>
 
 #include "convoy/train/optimizer_rule.h"
 #include "convoy/train/schedule.h"
@@ -106,6 +108,28 @@ TEST_F(KindsTest, EveryScheduleIsReadPrintedAndMade) {
   }
 }
 
+// A program may read a recipe and give it another name: that one is trained with, or none.
+TEST_F(KindsTest, AnotherNameIsAnotherOne) {
+  Recipe r = parse(kPlain, {"optimizer.momentum=0.0", "schedule.name=constant"});
+  r.optimizer.name = "adamw";
+  EXPECT_TRUE(has_rule(r.optimizer));
+  EXPECT_EQ(optim::name(optimizer_rule(r.optimizer)), "adamw");
+  r.schedule.name = "one_cycle";
+  Moment now;
+  now.samples = 100;
+  EXPECT_NEAR(Schedule(r.schedule, 2, r.training, 4).at(now), 2.0 / 25, 1e-12);
+  r.optimizer.name = r.schedule.name = "nobody's";
+  EXPECT_THROW(has_rule(r.optimizer), std::logic_error);
+  EXPECT_THROW(optimizer_rule(r.optimizer), std::logic_error);
+  EXPECT_THROW(Schedule(r.schedule, 2, r.training, 4), std::logic_error);
+  // What was said of the former one, and the other has no key for, is no slip to pass over.
+  Recipe heavy = parse(kPlain, {"optimizer.momentum=0.9"});
+  heavy.optimizer.name = "adamw";
+  EXPECT_THROW(optimizer_rule(heavy.optimizer), std::logic_error);
+  heavy.optimizer.name = "lars";
+  EXPECT_EQ(std::get<optim::Lars>(optimizer_rule(heavy.optimizer)).momentum, 0.9);
+}
+
 // Recipes of checkpoints of former versions have the keys of all, and so may those of users.
 TEST_F(KindsTest, KeysOfOthersMayHaveTheirDefaults) {
   std::string former = "[optimizer]\nlr = 0.1\nname = \"adam\"\nweight_decay = 0.0\n";
@@ -155,6 +179,43 @@ TEST_F(KindsTest, UnknownOnesAreToldWhatThereIs) {
   EXPECT_EQ(problems(kPlain, {"optimizer.quux=1"}),
             "--set optimizer.quux: there is no such key; there are name, lr, weight_decay, "
             "momentum, dampening, nesterov, groups");
+}
+
+// Whoever makes a rule may refuse a group's values, and has to make the same one of all; their keys
+// may have any default, and any type.
+TEST_F(KindsTest, RulesOfGroupsAreTried) {
+  Vocabulary words = vocabulary();
+  OptimizerKind kind;
+  kind.name = "mine";
+  kind.options = {{"bound", std::numeric_limits<double>::infinity(), "of updates"},
+                  {"trust_min_dims", std::string("all"), "a word"}};
+  kind.rule = [](const OptimizerRequest& r) -> optim::Rule {
+    if (r.weight_decay == 0.25) throw UsageError("optimizer.weight_decay can't be 0.25");
+    if (r.weight_decay == 0.5) return optim::Lamb{.weight_decay = r.weight_decay};
+    return optim::Sgd{.momentum = r.weight_decay == 0.75 ? 0.9 : 0, .weight_decay = r.weight_decay};
+  };
+  words.optimizers.add(kind);
+  const auto said = [&](const std::string& set) {
+    return test::message_of<UsageError>([&] {
+      parse_recipe({kPlain, "mine.toml", folder_.path()}, {"optimizer.name=mine", set}, words);
+    });
+  };
+  const auto group = [&](const std::string& keys) {
+    return said("optimizer.groups=[{max_dims=1, " + keys + "}]");
+  };
+  EXPECT_EQ(group("weight_decay=0.125"), "");
+  EXPECT_NE(said("optimizer.weight_decay=0.25").find("optimizer.weight_decay can't be 0.25"),
+            std::string::npos);
+  EXPECT_EQ(said("optimizer.weight_decay=0.25").find("optimizer: "), std::string::npos);
+  EXPECT_NE(group("weight_decay=0.25").find("optimizer.groups[0]: optimizer.weight_decay can't be"),
+            std::string::npos);
+  for (const char* other : {"0.5", "0.75"}) {
+    EXPECT_NE(group(std::string("weight_decay=") + other).find("another rule, or other state"),
+              std::string::npos)
+        << other;
+  }
+  EXPECT_NE(said("optimizer.bound=-inf").find("has to be a finite number"), std::string::npos);
+  EXPECT_NE(group("trust_min_dims=1").find("groups[0].trust_min_dims is for "), std::string::npos);
 }
 
 // Any table's keys may say what they have to be.

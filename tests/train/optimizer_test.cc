@@ -153,6 +153,35 @@ TEST_F(OptimizerTest, NobodyMakesThatOfAnEarlierRecipe) {
   EXPECT_EQ(train(recipe("gone", other), 0, "latest").steps, 18);
 }
 
+// Nor the rule of one, and nobody asks its keys.
+TEST_F(OptimizerTest, NobodyMakesTheRuleOfAnEarlierRecipe) {
+  bool gone = false;
+  OptimizerKind kind;
+  kind.name = "gone";
+  kind.options = {{.key = "table",
+                   .initial = std::string("a"),
+                   .doc = "of rates",
+                   .resume = ResumeRule::free,
+                   .check = [&gone](const Value& value) -> std::string {
+                     return gone && std::get<std::string>(value) == "a" ? "is no more" : "";
+                   }}};
+  kind.rule = [&gone](const OptimizerRequest& request) -> optim::Rule {
+    if (gone && request.options.text("table") == "a") throw UsageError("there is no table a");
+    return optim::Sgd{.weight_decay = request.weight_decay};
+  };
+  registry_.add_optimizer(kind);
+  const Overrides by{"optimizer.name=gone", "optimizer.momentum=0"};
+  EXPECT_TRUE(train(recipe("gone_rule", by), 5).stopped);
+  const std::string folder = recipe("gone_rule", by).output.folder;
+  gone = true;
+  EXPECT_NE(said(by).find("optimizer.table is no more"), std::string::npos);
+  const TrainedSource source = find_trained(registry_, folder, Which::newest, {});
+  EXPECT_NO_THROW(Trained(test_world(), registry_, source));
+  Overrides other = by;
+  other.push_back("optimizer.table=b");
+  EXPECT_EQ(train(recipe("gone_rule", other), 0, "latest").steps, 18);
+}
+
 TEST_F(OptimizerTest, MistakesInARecipeAreSaidTogether) {
   const std::string all_of =
       said({"optimizer.name=signum", "optimizer.momentum=1.5", "optimizer.nesterov=true",

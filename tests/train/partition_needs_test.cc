@@ -60,9 +60,9 @@ TEST(PartitionNeeds, AreThoseOfWhatItIsFor) {
   EXPECT_EQ(needs.of(NetworkUse::following), 8 * (20 + 40 + 20) + 10 * layer);
   // Gradients of one layer, and of its values; what it gives once more.
   EXPECT_EQ(needs.of(NetworkUse::timing), 8 * (20 + 10) + 3 * 10 * layer);
-  const std::string text = describe_needs(recipe, planned.net, planned.plan,
-                                          {.replicas = 1, .samples = 10, .copies = 2},
-                                          NetworkUse::following);
+  const std::string text =
+      describe_needs(recipe, planned.net, planned.plan, {.replicas = 1, .samples = 10, .copies = 2},
+                     NetworkUse::following);
   EXPECT_EQ(text.find("training"), std::string::npos) << text;
   EXPECT_NE(text.find("; what others train is kept for checkpoints in 480 B more, and an "
                       "evaluation takes 192 B for each sample: "),
@@ -239,8 +239,8 @@ TEST_F(PartitionAdvice, OfATrainingWorks) {
   }
 }
 
-// Even parts that would not fit say nothing of those that measured times choose: what measuring takes
-// has to be there, and then what these take.
+// Even parts that would not fit say nothing of those that measured times choose: what measuring
+// takes has to be there, and then what these take.
 TEST_F(PartitionAdvice, OfPartsByTimeIsOfThoseThatAreTrained) {
   std::vector<std::string> keys{"strategy=partitioned", "grid.partitions=2",
                                 "partitioned.balance=time"};
@@ -258,12 +258,16 @@ TEST_F(PartitionAdvice, OfPartsByTimeIsOfThoseThatAreTrained) {
       << timing;
   keys.emplace_back(R"(partitioned.parts=["fc1: 1000 1000", "fc2: 1000 1000"])");
   const std::string chosen = said(keys, left, NetworkUse::training, 2);
-  EXPECT_NE(chosen.find(" in 2 partitions that partitioned.balance = \"time\" has chosen, to train "),
+  EXPECT_NE(chosen.find(" in 2 partitions with the parts that partitioned.parts notes, to train "),
             std::string::npos)
       << chosen;
-  EXPECT_TRUE(chosen.ends_with(
-      "; or let all ranks hold as much (partitioned.balance = \"parameters\")"))
-      << chosen;
+  // Another balance is advised where it would do.
+  const std::string advice =
+      "; or let all ranks hold as much (partitioned.balance = \"parameters\")";
+  EXPECT_EQ(chosen.find(advice), std::string::npos) << chosen;
+  keys.back() = R"(partitioned.parts=["fc1: 1500 500", "fc2: 1500 500"])";
+  const std::string uneven = said(keys, 3.6 * all, NetworkUse::training, 2);
+  EXPECT_TRUE(uneven.ends_with(advice)) << uneven;
 }
 
 TEST_F(PartitionAdvice, OfANetworkThatIsUsedIsWhatItWasTrainedOn) {

@@ -276,6 +276,31 @@ TEST_F(RecipeTest, TablesOfEachListAreNumberedByThemselves) {
     EXPECT_EQ(change.key.find("placement.layers[1]"), std::string::npos) << change.key;
 }
 
+TEST_F(RecipeTest, DifferencesOfVersionsAreKnownAsSuch) {
+  for (const char* key : {"optimizer.momentum", "optimizer.of_a_plugin", "schedule.end"}) {
+    EXPECT_TRUE(is_of_an_earlier_version({key, "", "0.9"})) << key;
+    EXPECT_FALSE(is_of_an_earlier_version({key, "0.9", ""})) << key;
+    EXPECT_FALSE(is_of_an_earlier_version({key, "0.9", "0.5"})) << key;
+  }
+  for (const char* key : {"optimizer.name", "optimizer.lr", "optimizer.groups[0].lr_scale",
+                          "schedule.unit", "training.batch", "schedule"})
+    EXPECT_FALSE(is_of_an_earlier_version({key, "", "1"})) << key;
+}
+
+TEST_F(RecipeTest, KeysThatHaveComeSinceAreAtTheirDefaults) {
+  std::string before = print_recipe(parse(kGood, {}), false);
+  const std::string line = "tf32 = false\n";
+  ASSERT_NE(before.find(line), std::string::npos);
+  before.erase(before.find(line), line.size());
+  const auto differ = [this, &before](const std::vector<std::string>& overrides) {
+    auto changes = recipe_changes(print_recipe(parse(kGood, overrides), false), before);
+    std::erase_if(changes, is_of_an_earlier_version);
+    return changes.size();
+  };
+  EXPECT_EQ(differ({}), 0u);
+  EXPECT_EQ(differ({"tf32=true"}), 1u);
+}
+
 TEST_F(RecipeTest, OptimizerRules) {
   const Recipe r = parse(kGood, {"optimizer.nesterov=true"});
   const auto sgd = std::get<optim::Sgd>(optimizer_rule(r.optimizer));

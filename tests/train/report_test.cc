@@ -143,10 +143,11 @@ TEST_F(ReportTest, OfAJobAroundAParameterServer) {
   EXPECT_TRUE(has(both, "Learning rate, or length of a step"));
   EXPECT_FALSE(has(both, "Speed-up"));
   // Also where the evaluator is as many ranks as a replica.
-  const std::string divided = make_run(
-      "divided", replaced(run_row_on(2), "\"unit\"",
-                          "\"strategy\": \"downpour\", \"shares\": 2, \"partitions\": 2, \"unit\"") +
-                     step_row(1, 1));
+  const std::string divided =
+      make_run("divided",
+               replaced(run_row_on(2), "\"unit\"",
+                        "\"strategy\": \"downpour\", \"shares\": 2, \"partitions\": 2, \"unit\"") +
+                   step_row(1, 1));
   spill(divided + "/recipe.toml", "strategy = \"downpour\"\n[downpour]\nreplicas = 3\n");
   EXPECT_TRUE(has(make_report({divided, usual("other")}), "<td>downpour, 3 × 2</td>"));
 }

@@ -68,8 +68,8 @@ struct LoaderOptions {
   std::function<std::uint64_t(std::size_t sample)> cost;
   // Is told about each skipped record, from a worker thread; may be empty.
   std::function<void(const std::string& message)> on_skip;
-  // Gives the memory of a batch's images, of so many bytes and aligned to 64, for the loader to keep
-  // (memory from which a device copies by itself, say). Empty: ordinary memory. Called by the
+  // Gives the memory of a batch's images, of so many bytes and aligned to 64, for the loader to
+  // keep (memory from which a device copies by itself, say). Empty: ordinary memory. Called by the
   // constructor, once for each batch that can be prepared, and not for raw records.
   std::function<std::shared_ptr<std::byte>(std::size_t bytes)> memory;
 };

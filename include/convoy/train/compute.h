@@ -24,7 +24,9 @@ class Compute {
  public:
   // Of ranks of a host that take any GPU, each takes the one that its number in the host says. What
   // the recipe says of the arithmetic of GPUs is so for the whole process from then on. Throws
-  // UsageError where the device isn't there, or not for this LibTorch.
+  // UsageError where the device isn't there, or not for this LibTorch. A process that takes a GPU
+  // has to do so before it asks LibTorch for anything else: one that has computed on the CPU may
+  // not get any.
   explicit Compute(const Recipe& recipe, int local_rank = 0);
 
   const torch::Device& device() const { return device_; }
@@ -44,12 +46,15 @@ class Compute {
   // network are in float32, so valid as long as the batch. On another device what was brought there
   // ahead of need is used.
   torch::Tensor images(const data::Batch& batch) const;
+  // The same of some of its samples; only these are converted.
+  torch::Tensor images(const data::Batch& batch, data::Range rows) const;
   torch::Tensor labels(std::span<const std::int64_t> labels) const;
   // Gives one blank image for a rank that has none.
   torch::Tensor blank(const data::Shape& shape) const;
 
-  // Is for data::LoaderOptions::memory: memory from which the device copies by itself. Empty for
-  // the CPU, and the loader's own memory does.
+  // Is for data::LoaderOptions::memory: memory from which the device copies by itself, or where
+  // there is none ordinary memory, which is said once. Empty for the CPU, and the loader's own
+  // memory does.
   std::function<std::shared_ptr<std::byte>(std::size_t bytes)> batch_memory() const;
   // Brings batches to the device ahead of need (train/compute/batch_stage.h); null for the CPU, and
   // for what on() gives.

@@ -1,5 +1,5 @@
-// A shared library with models, readers, tasks, optimizers and strategies of your own, for `convoy
-// train`.
+// A shared library with models, readers, tasks, optimizers, schedules and strategies of your own,
+// for `convoy train`.
 //
 //   #include <convoy/train/plugin.h>
 //   CONVOY_PLUGIN(registry) {

@@ -245,6 +245,11 @@ struct RecipeChange {
 };
 // Compares recipes that were printed without comments.
 std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::string& theirs);
+// Says whether a difference is one of versions alone. `change.mine` is of a recipe that this
+// version has printed, and `change.theirs` of one that an earlier version may have. That one had
+// the keys of all optimizers and schedules, those not chosen with their defaults, and lacked keys
+// that have come since, which are at their defaults here.
+bool is_of_an_earlier_version(const RecipeChange& change);
 
 // Says where two recipes, printed without comments, differ: "training.batch is 64, on rank 0 it is
 // 128"; it is empty if they don't. `other` is what to call the second.

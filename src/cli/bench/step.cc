@@ -99,9 +99,9 @@ Json row_of(const train::Recipe& recipe, const StepResult& r) {
       r.memory.most > 0 ? Json(static_cast<std::uint64_t>(r.memory.most)) : Json(nullptr);
   if (recipe.device != "cpu") {
     row["device"] = recipe.device;
-    row["peak_device_memory_bytes"] =
-        r.device_memory.most > 0 ? Json(static_cast<std::uint64_t>(r.device_memory.most))
-                                 : Json(nullptr);
+    row["peak_device_memory_bytes"] = r.device_memory.most > 0
+                                          ? Json(static_cast<std::uint64_t>(r.device_memory.most))
+                                          : Json(nullptr);
   }
   return row;
 }

@@ -57,9 +57,10 @@ Planned open_with(const RecipeWords& words, const GoalOf& goal_of) {
                      "grid.partitions=1 plans for data parallelism");
   }
   if (recipe.device != "cpu" && recipe.device != "cuda") {
-    throw UsageError("device is \"" + recipe.device +
-                     "\", and trainings that are measured see one GPU each: say \"cuda\", and which "
-                     "GPUs there are with CUDA_VISIBLE_DEVICES");
+    throw UsageError(
+        "device is \"" + recipe.device +
+        "\", and trainings that are measured see one GPU each: say \"cuda\", and which "
+        "GPUs there are with CUDA_VISIBLE_DEVICES");
   }
   const auto task = registry.make_task(recipe);
   std::vector<KnownMetric> known;

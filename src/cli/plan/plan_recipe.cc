@@ -46,11 +46,9 @@ std::string compared_part(train::Recipe recipe) {
 
 PlanDifference difference_from_plan(const std::string& mine, const std::string& of_plan) {
   PlanDifference difference;
-  for (const auto& [key, value, value_there] : train::recipe_changes(mine, of_plan)) {
-    // Plans of earlier versions have the keys of all optimizers and schedules, with their defaults.
-    const bool of_a_kind = (key.starts_with("optimizer.") && key.find('[') == std::string::npos) ||
-                           key.starts_with("schedule.");
-    if (value.empty() && of_a_kind) continue;
+  for (const train::RecipeChange& change : train::recipe_changes(mine, of_plan)) {
+    if (train::is_of_an_earlier_version(change)) continue;
+    const auto& [key, value, value_there] = change;
     const bool place = key.starts_with("data.train.") || key == "plugins";
     std::string& text = place ? difference.places : difference.training;
     text += (text.empty() ? "" : "; ") + key + " is " + (value.empty() ? "missing" : value) +

@@ -48,11 +48,12 @@ std::int64_t batch_of_share(const std::vector<std::int64_t>& batches, double sha
                             std::int64_t workers);
 
 // Gives the points with what the machine's name says of times that don't say how many of their
-// workers were on one host, as those of before: where it names hosts, workers lay on the first ones.
+// workers were on one host, as those of before: where it names hosts, workers lay on the first
+// ones.
 plan::PlanPoints with_host_workers(plan::PlanPoints points);
 
-// Whether a time of several workers says how long the whole update took. Those of before don't: what
-// workers lose to each other isn't told by them, and they are measured anew.
+// Whether a time of several workers says how long the whole update took. Those of before don't:
+// what workers lose to each other isn't told by them, and they are measured anew.
 inline bool is_of_whole_update(const plan::CommunicationSample& time) { return time.update_s > 0; }
 
 // Gives, for each number of workers whose updates were timed with some of `batches` (or a sample

@@ -139,9 +139,12 @@ void SweepTimes::measure() {
 
 void SweepTimes::say_what_is_timed_anew() const {
   const auto& times = folder_.points().communication;
-  const bool lacking = std::any_of(times.begin(), times.end(), [this](const auto& time) {
+  const bool lacking = std::any_of(times.begin(), times.end(), [&](const auto& time) {
     const bool wanted = std::find(workers_.begin(), workers_.end(), time.workers) != workers_.end();
-    return wanted && !is_of_whole_update(time);
+    // Those of before stay in the folder, beside what has been measured since.
+    return wanted && std::none_of(times.begin(), times.end(), [&](const auto& other) {
+             return other.workers == time.workers && is_of_whole_update(other);
+           });
   });
   if (!lacking) return;
   std::fprintf(out_,

@@ -69,7 +69,8 @@ train::ServerJob read_job(const CoordinatorArguments& arguments) {
 
 void require_same(const CoordinatorArguments& arguments, const server::JobPlan& plan,
                   const server::JobPlan& stored, const std::string& where) {
-  const auto changes = train::recipe_changes(plan.recipe, stored.recipe);
+  auto changes = train::recipe_changes(plan.recipe, stored.recipe);
+  std::erase_if(changes, train::is_of_an_earlier_version);
   const bool same = std::all_of(changes.begin(), changes.end(),
                                 [](const auto& change) { return may_change(change.key); });
   if (same) return;  // the coordinator serves the new one from now on

@@ -124,6 +124,18 @@ class Roles {
     role.env.push_back("OMP_NUM_THREADS=" + std::to_string(setup_.threads));
   }
 
+  // Each replica counts its ranks from 0. Of a host's GPUs those of the first replica come first,
+  // and those of `before` replicas on the same host are theirs.
+  void set_first_gpu(Role& role, int before) const {
+    if (!setup_.gpus) return;
+    role.env.push_back("CONVOY_FIRST_GPU=" + std::to_string(before * setup_.partitions));
+  }
+  int replicas_on(const std::string& where, int among) const {
+    int count = 0;
+    for (int replica = 0; replica < among; ++replica) count += host(replica) == where ? 1 : 0;
+    return count;
+  }
+
   void add_evaluator() {
     Words command{setup_.program, "evaluator", setup_.coordinator};
     // Started again, it goes on with the run folder; if it has died before there was anything to go
@@ -141,6 +153,7 @@ class Roles {
     if (!setup_.by_hand) role.env.push_back("CONVOY_COLUMNS=" + std::to_string(setup_.columns));
     if (!setup_.command.empty()) role.env.push_back("CONVOY_COMMAND=" + setup_.command);
     set_threads(role);
+    set_first_gpu(role, replicas_on(host(0), setup_.replicas));
   }
 
   void add_replica(int replica) {
@@ -154,6 +167,7 @@ class Roles {
     role.last_patience_s = setup_.last_patience_s;
     role.restart = {Restart::When::on_failure, setup_.restarts};
     set_threads(role);
+    set_first_gpu(role, replicas_on(host(replica), replica));
   }
 
   const DownpourSetup& setup_;

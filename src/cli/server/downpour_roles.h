@@ -18,6 +18,7 @@ struct DownpourSetup {
   int partitions = 1;  // processes of a replica
   int restarts = 3;    // of each replica, and of the evaluator
   int threads = 1;     // of each process of a replica, and of the evaluator
+  bool gpus = false;   // replicas and evaluator compute on GPUs, each on those after the others'
   // The recipe's file, and options that change it; empty: the file in the job's data.
   std::vector<std::string> recipe = {};
   bool by_hand = false;            // people start them: each sees its own terminal

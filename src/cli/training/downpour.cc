@@ -75,13 +75,17 @@ DownpourSetup setup_of(const train::Recipe& recipe, const TrainArguments& argume
   const std::string command = train::command_line();
   if (!own.dry_run && command.find('\n') == std::string::npos) setup.command = command;
   setup.threads = threads_of(recipe, setup);
+  setup.gpus = recipe.device != "cpu";
   return setup;
 }
 
 std::vector<std::string> changed_keys(const std::string& mine, const std::string& theirs) {
   std::vector<std::string> keys;
-  for (const train::RecipeChange& change : train::recipe_changes(mine, theirs))
+  for (const train::RecipeChange& change : train::recipe_changes(mine, theirs)) {
+    // The record, whose recipe is `mine`, may be of an earlier version.
+    if (train::is_of_an_earlier_version({change.key, change.theirs, change.mine})) continue;
     keys.push_back(change.key);
+  }
   return keys;
 }
 

@@ -39,8 +39,8 @@ class WorkerPool {
   // the error of its first sample that has one, or of its planning, and again at each call until a
   // seek().
   Slot& next();
-  // The batch that next() is going to return, if it is made; null where that is not known, or an end
-  // of an epoch. To read only.
+  // The batch that next() is going to return, if it is made; null where that is not known, or an
+  // end of an epoch. To read only.
   Slot* upcoming();
 
   SourceStatistics statistics() const;

@@ -17,6 +17,7 @@ using AnswerStatus = transport::Answer::Status;
 
 constexpr auto kValuesLook = 100ms;  // between looks at whether the parameters have values
 constexpr auto kFindOut = 10s;       // whether this client was taken for dead
+constexpr auto kReports = 10s;       // that the coordinator has got what was reported
 constexpr auto kToldToStop = 3s;     // that an evaluator waits for a coordinator to come back then
 
 }  // namespace
@@ -224,9 +225,10 @@ Lease Core::lease(std::span<const std::uint64_t> finished) {
   const auto now = membership();
   if (!now) throw UsageError("a lease is for those who have joined: join() first");
   check(now);
-  // What portions were like is known when they are done: an evaluator that hears that all are may
+  // What portions were like is known before they are done: an evaluator that hears that all are may
   // end the job.
-  if (!finished.empty()) now->heartbeat->hurry();
+  if (!finished.empty())
+    now->heartbeat->say_reports(std::min<std::chrono::milliseconds>(options_.patience, kReports));
   calls::LeaseRequest request;
   request.client = now->id;
   request.finished.assign(finished.begin(), finished.end());

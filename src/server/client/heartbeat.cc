@@ -7,6 +7,11 @@
 #include "server/service/coordinator_calls.h"
 
 namespace convoy::server::client {
+namespace {
+
+constexpr std::chrono::milliseconds kAgain(50);  // between tries to say what has been reported
+
+}  // namespace
 
 void add(ReplicaReport& to, const ReplicaReport& report) {
   to.steps += report.steps;
@@ -33,8 +38,10 @@ void Heartbeat::run() {
   std::unique_lock lock(state_->mutex);
   auto next = Clock::now();
   while (true) {
-    state_->changed.wait_until(
-        lock, next, [this] { return state_->stopping || (state_->at_once && !state_->asking); });
+    state_->changed.wait_until(lock, next, [this] {
+      const bool now = state_->at_once || state_->reports_at_once;
+      return state_->stopping || (now && !state_->asking);
+    });
     if (state_->stopping) return;
     if (!state_->asking) state_->at_once = false;
     next = Clock::now() + pause;
@@ -44,36 +51,42 @@ void Heartbeat::run() {
 
 void Heartbeat::say(std::unique_lock<std::mutex>& lock) {
   if (std::exchange(state_->answered, false)) next_beat();
+  // What is pending comes behind a beat that nobody has answered yet.
+  if (!state_->reported) state_->reports_at_once = false;
   const calls::Beat beat = state_->beat;
   state_->asking = true;
   const std::uint64_t number = ++state_->said;
   lock.unlock();
-  coordinator_.call(std::string(calls::kBeat), calls::encode(beat), Clock::now() + lease_,
-                    [state = state_, log = log_, number](transport::Answer answer) {
-                      const std::lock_guard lock(state->mutex);
-                      try {
-                        if (answer.status == transport::Answer::Status::done) {
-                          const calls::BeatAnswer said = calls::decode_beat_answer(answer.message);
-                          if (!said.known) state->lost = true;
-                          if (!said.ended.empty()) state->ended = said.ended;
-                          state->answered = true;
-                          state->heard = number;
-                        } else if (answer.status == transport::Answer::Status::failed) {
-                          state->refused = answer.problem;
-                          state->heard = number;
-                        }
-                      } catch (const UsageError& error) {
-                        log.warning(error.what());
-                      }
-                      state->asking = false;
-                      state->changed.notify_all();
-                    });
+  coordinator_.call(
+      std::string(calls::kBeat), calls::encode(beat), Clock::now() + lease_,
+      [state = state_, log = log_, number, of = beat.number](transport::Answer answer) {
+        const std::lock_guard lock(state->mutex);
+        try {
+          if (answer.status == transport::Answer::Status::done) {
+            const calls::BeatAnswer said = calls::decode_beat_answer(answer.message);
+            if (!said.known) state->lost = true;
+            if (!said.ended.empty()) state->ended = said.ended;
+            state->answered = true;
+            state->heard = number;
+          } else if (answer.status == transport::Answer::Status::failed) {
+            state->refused = answer.problem;
+            state->heard = number;
+            state->last_refused = of;
+          }
+        } catch (const UsageError& error) {
+          log.warning(error.what());
+        }
+        // say_reports() says when it is tried again.
+        if (!state->answered) state->reports_at_once = false;
+        state->asking = false;
+        state->changed.notify_all();
+      });
   lock.lock();
 }
 
 void Heartbeat::next_beat() {
   state_->beat = {client_, state_->beat.number + 1, std::exchange(state_->pending, {})};
-  state_->reported = false;
+  state_->beat_reports = std::exchange(state_->reported, false);
 }
 
 void Heartbeat::report(const ReplicaReport& report) {
@@ -82,12 +95,23 @@ void Heartbeat::report(const ReplicaReport& report) {
   state_->reported = true;
 }
 
-// While an answer is awaited the thread says it behind that.
-void Heartbeat::hurry() {
-  const std::lock_guard lock(state_->mutex);
-  if (!state_->reported) return;
-  state_->at_once = true;
-  state_->changed.notify_all();
+void Heartbeat::say_reports(std::chrono::milliseconds patience) {
+  std::unique_lock lock(state_->mutex);
+  if (!state_->reported && (state_->answered || !state_->beat_reports)) return;
+  const std::uint64_t last = state_->beat.number + (state_->reported ? 1 : 0);
+  state_->last_refused = 0;  // of tries before
+  const auto is_over = [this, last] {
+    const std::uint64_t now = state_->beat.number;
+    return state_->lost || state_->stopping || now > last || (now == last && state_->answered) ||
+           state_->last_refused >= last;
+  };
+  const auto end = Clock::now() + patience;
+  while (!is_over() && Clock::now() < end) {
+    state_->reports_at_once = true;
+    state_->changed.notify_all();
+    state_->changed.wait_until(lock, std::min<Clock::time_point>(end, Clock::now() + kAgain),
+                               is_over);
+  }
 }
 
 bool Heartbeat::lost() const {

@@ -28,9 +28,10 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   void report(const ReplicaReport& report);
-  // What has been reported is said at once, rather than with the next sign of life. Waits for
-  // nothing; without effect where there is nothing to say.
-  void hurry();
+  // What has been reported is said at once, rather than with the next sign of life. Returns when
+  // the coordinator has answered that, or refused it, the client is lost, or the patience is over;
+  // at once where there is nothing to say.
+  void say_reports(std::chrono::milliseconds patience);
   // The coordinator, or a shard (found_lost), took the client for dead.
   bool lost() const;
   void found_lost();
@@ -53,14 +54,17 @@ class Heartbeat {
     bool stopping = false;
     bool asking = false;
     bool lost = false;
-    bool at_once = false;     // the next sign of life
-    std::uint64_t said = 0;   // signs of life,
-    std::uint64_t heard = 0;  // and the last one that was answered
+    bool at_once = false;          // the next sign of life
+    bool reports_at_once = false;  // signs of life, until one takes what is pending
+    std::uint64_t said = 0;        // signs of life,
+    std::uint64_t heard = 0;       // and the last one that was answered
     std::string ended, refused;
     ReplicaReport pending;
-    bool reported = false;  // that there is something in it
-    calls::Beat beat;       // the last one
+    bool reported = false;      // that there is something in it
+    calls::Beat beat;           // the last one
+    bool beat_reports = false;  // that there is a report in it
     bool answered = true;
+    std::uint64_t last_refused = 0;  // the number of a beat
   };
   void run();
   void say(std::unique_lock<std::mutex>& lock);

@@ -37,12 +37,13 @@ std::string text_of(const X509_NAME* name) {
   return {data, static_cast<std::size_t>(size)};
 }
 
+// A signature that is wrong is not such an error: OpenSSL looks at it only where name and key id of
+// the issuer are those of a certificate that is trusted.
 bool is_of_another_authority(long error) {
   switch (error) {
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
       return true;
@@ -66,6 +67,9 @@ std::string verdict(long error, X509* certificate) {
     case X509_V_ERR_CERT_NOT_YET_VALID:
       return "shows a certificate that is not valid before " +
              text_of(X509_get0_notBefore(certificate));
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+      return "shows a certificate of another CA of the same name, or a damaged one (" +
+             text_of(X509_get_issuer_name(certificate)) + ")";
     case X509_V_ERR_INVALID_PURPOSE:
       return "shows a certificate that is not made for its side of the connection";
     default:

@@ -8,7 +8,8 @@
 namespace convoy::server::transport {
 
 // PEM files. A side takes certificates that the authority has signed, and no other; its own one has
-// to be of the authority that the others have, which is the same unless somebody wants it otherwise.
+// to be of the authority that the others have, which is the same unless somebody wants it
+// otherwise.
 struct TlsFiles {
   std::filesystem::path authority;  // the job's own CA
   std::filesystem::path

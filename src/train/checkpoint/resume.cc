@@ -13,6 +13,7 @@
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/resume_rules.h"
 #include "train/checkpoint/run_files.h"
+#include "train/diverged.h"
 #include "train/recipe/former.h"
 
 namespace convoy::train {
@@ -264,13 +265,15 @@ void check_leads_elsewhere(const Recipe& recipe, std::int64_t step) {
   if (at <= step || !fs::exists(folder + "/recipe.toml")) return;
   if (read_text_file(folder + "/recipe.toml") != recipe_text(recipe)) return;
   const std::string where = text("where");
-  throw UsageError("the training in " + folder + " diverged after step " + std::to_string(at) +
-                   (where.empty() ? "" : " ('" + where + "')") + ", and this recipe is the same: " +
-                   (step < 0 ? "begun again" : "from step " + std::to_string(step)) +
-                   " it would end so again. Change it (optimizer.lr, schedule.warmup, "
-                   "training.clip_norm), or " +
-                   (step < 0 ? "begin with --overwrite"
-                             : "name the checkpoint to go on from with --resume CHECKPOINT"));
+  throw UsageError(
+      "the training in " + folder + " diverged after step " + std::to_string(at) +
+      (where.empty() ? "" : " ('" + where + "')") + ", and this recipe is the same: " +
+      (step < 0 ? "begun again" : "from step " + std::to_string(step)) + " it would end so again" +
+      (text("cause") == "data"
+           ? std::string(", unless the data has been mended. ") + kLookAtTheData + "; then "
+           : ". Change it (optimizer.lr, schedule.warmup, training.clip_norm), or ") +
+      (step < 0 ? "begin with --overwrite"
+                : "name the checkpoint to go on from with --resume CHECKPOINT"));
 }
 
 void prepare_new_run(const Recipe& recipe, bool overwrite) {

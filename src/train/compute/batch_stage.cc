@@ -28,16 +28,17 @@ BatchStage::~BatchStage() { drop_at_an_end(); }
 void BatchStage::begin(const torch::Tensor& host, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   finish(next_);
-  Staged& next = next_.emplace();
+  StagedImages next;  // where there is no memory for it nothing is staged
   next.host = host;
   next.number = number;
   next.there = at::empty_strided(host.sizes(), host.strides(), host.options().device(device_));
   next.copy = copies_->start(next.there, host);
+  next_ = std::move(next);
 }
 
 torch::Tensor BatchStage::images(const torch::Tensor& host, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  for (std::optional<Staged>* staged : {&current_, &next_}) {
+  for (std::optional<StagedImages>* staged : {&current_, &next_}) {
     // The memory alone may hold another batch by now.
     if (!*staged || (*staged)->number != number || number == 0 ||
         (*staged)->host.data_ptr() != host.data_ptr() || (*staged)->host.sizes() != host.sizes())
@@ -45,17 +46,28 @@ torch::Tensor BatchStage::images(const torch::Tensor& host, std::uint64_t number
     if (!std::exchange((*staged)->joined, true)) (*staged)->copy->join();
     return (*staged)->there;
   }
-  return host.to(device_);
+  const torch::Tensor there = host.to(device_);
+  if (advances_ && !current_ && number != 0) {
+    // The other micro-batches of this batch ask for it as well.
+    StagedImages& current = current_.emplace();
+    current.host = host;
+    current.number = number;
+    current.there = there;
+    current.joined = true;
+  }
+  return there;
 }
 
 void BatchStage::advance() {
   const std::lock_guard lock(mutex_);
   finish(current_);
   current_ = std::exchange(next_, std::nullopt);
+  advances_ = true;
 }
 
 void BatchStage::drop() {
   const std::lock_guard lock(mutex_);
+  advances_ = false;
   finish(current_);
   finish(next_);
 }
@@ -68,8 +80,8 @@ void BatchStage::drop_at_an_end() noexcept {
   }
 }
 
-void BatchStage::finish(std::optional<Staged>& staged) {
-  if (staged) parallel::wait_until_done(*staged->copy);
+void BatchStage::finish(std::optional<StagedImages>& staged) {
+  if (staged && staged->copy) parallel::wait_until_done(*staged->copy);
   staged.reset();
 }
 
@@ -91,7 +103,11 @@ void Prefetch::look_ahead() {
   if (!stage_) return;
   const data::Batch* const batch = samples_.upcoming();
   if (batch == nullptr || batch->number == 0 || batch->bytes.empty()) return;
-  stage_->begin(host_images(*batch), batch->number);
+  try {
+    stage_->begin(host_images(*batch), batch->number);
+  } catch (const c10::OutOfMemoryError&) {
+    // The step may need all that is left. The batch comes when it is asked for.
+  }
 }
 
 }  // namespace convoy::train

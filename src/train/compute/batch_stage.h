@@ -17,6 +17,15 @@ namespace convoy::train {
 // whatever their order there is. Valid as long as the batch.
 torch::Tensor host_images(const data::Batch& batch);
 
+// The images of one batch: where the host has them, and where the device has them.
+struct StagedImages {
+  torch::Tensor host;
+  std::uint64_t number = 0;
+  torch::Tensor there;
+  std::unique_ptr<parallel::DeviceCopies::Copy> copy;  // null: done
+  bool joined = false;
+};
+
 // Holds two batches: that in use, and the one after it. Any thread, and one that computes.
 class BatchStage {
  public:
@@ -28,12 +37,13 @@ class BatchStage {
 
   // Begins to bring the images of the batch of this number (data::Batch::number), after the one in
   // use. Their memory is read until the call of advance() after that which makes it the one in use.
+  // Throws c10::OutOfMemoryError where the device has none for them; nothing is staged then.
   void begin(const torch::Tensor& host, std::uint64_t number);
   // Gives the images on the device: those that were brought there, or else brought now, which the
-  // host waits for.
+  // host waits for. These stay for the other calls for the batch in use.
   torch::Tensor images(const torch::Tensor& host, std::uint64_t number);
-  // The batch in use is done with, and the next one is in use. Returns when nothing reads the memory
-  // of the former.
+  // The batch in use is done with, and the next one is in use. Returns when nothing reads the
+  // memory of the former.
   void advance();
   // Forgets both. Returns when nothing reads their memory.
   void drop();
@@ -41,24 +51,17 @@ class BatchStage {
   void drop_at_an_end() noexcept;
 
  private:
-  struct Staged {
-    torch::Tensor host;
-    std::uint64_t number = 0;
-    torch::Tensor there;
-    std::unique_ptr<parallel::DeviceCopies::Copy> copy;
-    bool joined = false;
-  };
-
-  static void finish(std::optional<Staged>& staged);
+  static void finish(std::optional<StagedImages>& staged);
 
   std::unique_ptr<parallel::DeviceCopies> copies_;
   torch::Device device_;
   std::mutex mutex_;
-  std::optional<Staged> current_, next_;
+  std::optional<StagedImages> current_, next_;
+  bool advances_ = false;  // somebody says which batch is in use
 };
 
-// Goes through a source, and has the stage (null: none) bring what comes next. Drops what is left in
-// the stage when it begins, and at its end. One thread.
+// Goes through a source, and has the stage (null: none) bring what comes next. Drops what is left
+// in the stage when it begins, and at its end. One thread.
 class Prefetch {
  public:
   Prefetch(std::shared_ptr<BatchStage> stage, data::SampleSource& samples);

@@ -41,6 +41,19 @@ inline std::string device_text(const DeviceName& device) {
   return device.index < 0 ? "cuda" : "cuda:" + std::to_string(device.index);
 }
 
+// Gives the number that the environment's CONVOY_FIRST_GPU says ("": 0): of the GPUs of a host,
+// that of the first of these ranks, where other processes of the job have those before. Nothing
+// where it is no such number.
+inline std::optional<int> first_gpu(std::string_view text) {
+  int first = 0;
+  if (text.empty()) return first;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, first);
+  constexpr int kMost = 1000000;
+  if (error != std::errc() || parsed != end || first < 0 || first > kMost) return std::nullopt;
+  return first;
+}
+
 // Gives the GPU that the local_rank-th rank of a host takes of `gpus`, of which there is one at
 // least: each in turn, so that ranks share them where there are fewer. The one that the device
 // names, if it names one, is for all ranks.

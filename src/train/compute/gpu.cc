@@ -36,20 +36,18 @@ bool gpu_library_is_loaded() { return c10::impl::hasDeviceGuardImpl(c10::DeviceT
 
 std::string find_gpu_problem() {
   const std::string folder = libtorch_folder();
-  if (!gpu_library_is_loaded()) {
-    const std::string problem = load_gpu_library(folder);
-    if (!problem.empty()) return problem;
-  }
+  // Also where something registers what it does: a plugin's library may have brought a part of it.
+  const std::string problem = load_gpu_library(folder);
+  if (!problem.empty()) return problem;
   if (torch::cuda::is_available()) return "";
   if (!at::globalContext().hasCUDART()) {
     return "LibTorch was asked for GPUs before its library for them was loaded, and has none for "
            "that: start the program with LD_PRELOAD=" +
-           folder + "/libtorch_cuda.so" + kOnCpu;
+           folder + "/libtorch_cuda.so";
   }
   return "LibTorch finds no GPU on " + host_name() +
          ": there has to be NVIDIA's driver (nvidia-smi lists the GPUs that it sees), new enough "
-         "for this LibTorch, and CUDA_VISIBLE_DEVICES has to leave some" +
-         kOnCpu;
+         "for this LibTorch, and CUDA_VISIBLE_DEVICES has to leave some";
 }
 
 bool wants_reproducible_sums(const Recipe& recipe) {
@@ -70,8 +68,7 @@ std::string load_gpu_library(const std::string& folder) {
   if (!std::filesystem::exists(path, ignored)) {
     return "the LibTorch in " + folder +
            " is without CUDA: build with one that has it (tools/setup.sh --cuda fetches one; see "
-           "\"GPUs\" in docs/install.md)" +
-           kOnCpu;
+           "\"GPUs\" in docs/install.md)";
   }
   // What it is linked with finds the symbols of the rest, as if the program were linked with it.
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
@@ -79,11 +76,10 @@ std::string load_gpu_library(const std::string& folder) {
     return "LibTorch's library for GPUs can't be loaded (" +
            std::string(why == nullptr ? path : why) +
            "): it needs the libraries of CUDA that it was built with, as tools/setup.sh --cuda "
-           "fetches them" +
-           kOnCpu;
+           "fetches them";
   }
   if (gpu_library_is_loaded()) return "";
-  return path + " is no library for GPUs of this LibTorch" + kOnCpu;
+  return path + " is no library for GPUs of this LibTorch";
 }
 
 const std::string& gpu_problem() {
@@ -101,17 +97,23 @@ torch::Device open_device(const std::string& name, int local_rank) {
   }
   if (!device->cuda) return torch::kCPU;
   const std::string but = "device is \"" + name + "\", but ";
-  if (!gpu_problem().empty()) throw UsageError(but + gpu_problem());
+  if (!gpu_problem().empty()) throw UsageError(but + gpu_problem() + kOnCpu);
   const int there = gpus();
   if (device->index >= there) {
-    throw UsageError(but + host_name() + " has " +
-                     (there == 1 ? "one GPU alone, \"cuda:0\""
-                                 : "the GPUs \"cuda:0\" to \"cuda:" + std::to_string(there - 1) +
-                                       "\" alone") +
-                     "; \"cuda\" gives each rank of a host one of them in turn");
+    throw UsageError(
+        but + host_name() + " has " +
+        (there == 1 ? "one GPU alone, \"cuda:0\""
+                    : "the GPUs \"cuda:0\" to \"cuda:" + std::to_string(there - 1) + "\" alone") +
+        "; \"cuda\" gives each rank of a host one of them in turn");
   }
-  const torch::Device gpu(torch::kCUDA,
-                          static_cast<c10::DeviceIndex>(gpu_of(*device, local_rank, there)));
+  const std::string text = environment("CONVOY_FIRST_GPU");
+  const std::optional<int> first = first_gpu(text);
+  if (!first) {
+    throw UsageError("CONVOY_FIRST_GPU is '" + text +
+                     "'; it has to be the number of a GPU, counted from 0");
+  }
+  const torch::Device gpu(
+      torch::kCUDA, static_cast<c10::DeviceIndex>(gpu_of(*device, *first + local_rank, there)));
   c10::impl::VirtualGuardImpl(gpu.type()).setDevice(gpu);
   return gpu;
 }
@@ -174,6 +176,15 @@ std::string out_of_memory_text(const torch::Device& device, const std::string& w
          ": a smaller training.batch or evaluation.batch, a larger training.accumulate, more GPUs "
          "or precision = \"bfloat16\" needs less. LibTorch says: " +
          line_of_torch(error);
+}
+
+void throw_out_of_memory(const comm::World& world, const Recipe& recipe,
+                         const c10::OutOfMemoryError& error, std::optional<int> gpu) {
+  const torch::Device device = open_device(recipe.device, gpu.value_or(world.local_rank()));
+  if (device.is_cpu()) throw;
+  const std::string who =
+      "rank " + std::to_string(world.rank()) + " on " + world.host(world.rank());
+  throw Failure(out_of_memory_text(device, who, error));
 }
 
 }  // namespace convoy::train

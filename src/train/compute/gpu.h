@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "convoy/comm/world.h"
 #include "convoy/train/recipe.h"
+#include "train/strategies/devices/options.h"
 
 namespace convoy::train {
 
@@ -25,7 +27,8 @@ int gpus();
 std::string load_gpu_library(const std::string& folder);
 
 // Gives the device that a recipe names, for the local_rank-th rank of this host, and makes its GPU
-// the calling thread's. Throws UsageError for one that is not there.
+// the calling thread's. CONVOY_FIRST_GPU in the environment says which one rank 0 has. Throws
+// UsageError for one that is not there.
 torch::Device open_device(const std::string& name, int local_rank);
 
 // Says how this process's GPUs compute from now on: with TF32 or without, and with algorithms whose
@@ -47,5 +50,22 @@ void forget_device_peak(const torch::Device& device);
 // would need less.
 std::string out_of_memory_text(const torch::Device& device, const std::string& who,
                                const c10::OutOfMemoryError& error);
+
+// To be called by who has caught the error: throws Failure with that text for this rank where the
+// recipe's device is a GPU, and else the error again.
+// `gpu`: as open_device() has it; nothing: the rank's number on its host.
+[[noreturn]] void throw_out_of_memory(const comm::World& world, const Recipe& recipe,
+                                      const c10::OutOfMemoryError& error,
+                                      std::optional<int> gpu = std::nullopt);
+
+// Gives what `work` does, which trains, and says so where there is no memory for it.
+template <typename Work>
+auto naming_out_of_memory(const comm::World& world, const Recipe& recipe, Work work) {
+  try {
+    return work();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw_out_of_memory(world, recipe, error, first_gpu_of_rank(recipe, world.local_rank()));
+  }
+}
 
 }  // namespace convoy::train

@@ -97,8 +97,8 @@ FoundFault found_fault(const comm::Communicator& ranks, const std::optional<Faul
   }
   if (!first) {
     return {.text =
-                "run once more, it is so again, though all outputs and gradients of layers are "
-                "finite on each rank: only sums of gradients, or their norm, are not"};
+                "run once more, it is so again, and no output, and no gradient on its way, was "
+                "found that is not finite: it may be a sum of gradients, or their norm"};
   }
   const int rank = static_cast<int>(*first);
   const bool says = ranks.rank() == rank;

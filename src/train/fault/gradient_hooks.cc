@@ -15,9 +15,8 @@ class FaultGradientHook final : public torch::autograd::FunctionPostHook {
   // The node owns the hook.
   FaultGradientHook(const torch::autograd::Node& node, std::shared_ptr<const SawGradients> saw)
       : node_(node), saw_(std::move(saw)) {}
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& outputs,
-      const torch::autograd::variable_list& inputs) override {
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list& inputs) override {
     (*saw_)(node_, inputs, outputs);
     return outputs;
   }

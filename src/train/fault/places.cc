@@ -91,6 +91,11 @@ FaultPlace FaultPlaces::begin_operation(const std::vector<at::Tensor>& inputs,
   for (std::size_t i = 0; !in_loss_ && i < inputs.size(); ++i) {
     const auto layer = layers_.find(inputs[i].unsafeGetTensorImpl());
     if (layer == layers_.end()) continue;
+    // Of tied parameters it is the stage's layer that computes, not the first that has them.
+    const auto is_inside = [&](const std::string& path) {
+      return path == current_->path || path.starts_with(current_->path + ".");
+    };
+    if (current_ && !is_inside(layer->second.path)) continue;
     last_ = layer->second;
     place.name = last_.path;
     place.type = last_.type;

@@ -34,6 +34,14 @@ bool is_faulty(const at::Tensor& tensor) {
   }
 }
 
+// REQUIRES: it can be looked at, and no gradients are recorded.
+bool has_nan(const at::Tensor& tensor) { return tensor.isnan().any().item<bool>(); }
+
+// REQUIRES: it can be looked at.
+bool covers_its_storage(const at::Tensor& tensor) {
+  return tensor.is_non_overlapping_and_dense() && tensor.nbytes() >= tensor.storage().nbytes();
+}
+
 template <class Use>
 void each_tensor_in(const c10::IValue& value, const Use& use) {
   if (value.isTensor()) {
@@ -84,7 +92,13 @@ FaultWatch::~FaultWatch() {
   watch_of_thread = before_;
   at::removeCallback(handle_);
   const torch::NoGradGuard no_grad;
-  for (auto& [buffer, values] : buffers_) buffer.copy_(values);
+  for (auto& [buffer, values] : buffers_) {
+    try {
+      buffer.copy_(values);
+    } catch (const std::exception&) {
+      // The training ends with what was found; a device that fails here fails at its next use.
+    }
+  }
 }
 
 FaultWatch* FaultWatch::current() { return watch_of_thread; }
@@ -126,10 +140,16 @@ void FaultWatch::enter(const at::RecordFunction& operation, Call& call) {
     each_tensor_in(value, [&](const at::Tensor& tensor) { inputs.push_back(tensor); });
   call.place = places_.begin_operation(inputs, name_of_operation(operation.name()));
   call.order = ++operations_;
+  // Infinities may be meant to be there, as in masks; NaN beside them is not.
+  bool nan = false;
   for (const at::Tensor& input : inputs) {
     if (!is_faulty(input)) continue;
     const std::optional<std::size_t> origin = origin_of(input);
-    if (origin && (!call.origin || *origin < *call.origin)) call.origin = origin;
+    if (!origin) continue;
+    const bool has = has_nan(input);
+    if (nan && !has) continue;
+    if (!call.origin || (has && !nan) || *origin < *call.origin) call.origin = origin;
+    nan = has;
   }
 }
 
@@ -138,7 +158,10 @@ void FaultWatch::leave(const at::RecordFunction& operation, Call& call) {
   if (makes_room_alone(operation.name())) return;
   for (const c10::IValue& value : operation.outputs()) {
     each_tensor_in(value, [&](const at::Tensor& output) {
-      if (!is_faulty(output)) return;
+      if (!is_faulty(output)) {
+        if (can_look_at(output) && covers_its_storage(output)) unmark(output);
+        return;
+      }
       if (!call.origin) {
         const FaultKind kind = call.place.in_loss ? FaultKind::loss : FaultKind::activation;
         call.origin = add({kind, call.place, part_, call.order});
@@ -153,10 +176,14 @@ std::size_t FaultWatch::add(FaultOrigin origin) {
   return origins_.size() - 1;
 }
 
-// Views of the same memory are marked with it.
+// Views of the same memory are marked with it. What was last written to it counts.
 void FaultWatch::mark(const at::Tensor& tensor, std::size_t origin) {
   const c10::Storage& storage = tensor.storage();
-  bad_.try_emplace(storage.unsafeGetStorageImpl(), Bad{storage, origin});
+  bad_.insert_or_assign(storage.unsafeGetStorageImpl(), Bad{storage, origin});
+}
+
+void FaultWatch::unmark(const at::Tensor& tensor) {
+  bad_.erase(tensor.storage().unsafeGetStorageImpl());
 }
 
 // REQUIRES: it can be looked at.
@@ -177,14 +204,18 @@ FaultPlace FaultWatch::place_of_input(const std::string& name, const torch::Tens
     if (!is_faulty(tensor.narrow(0, i * each, each))) continue;
     const std::size_t sample = rows.samples[static_cast<std::size_t>(i)];
     place.name = "sample " + std::to_string(sample);
-    if (sample < samples_.size()) place.type = samples_.key(sample);
+    try {
+      if (sample < samples_.size()) place.type = samples_.key(sample);
+    } catch (const std::exception&) {
+      // The data set can't say: the number is enough.
+    }
     break;
   }
   return place;
 }
 
-void FaultWatch::begin_part(const TaskBatch& rows) {
-  ++part_;
+void FaultWatch::begin_part(const TaskBatch& rows, std::int64_t part) {
+  part_ = part;
   operations_ = gradients_ = 0;
   depth_ = 0;
   bad_.clear();
@@ -197,8 +228,11 @@ void FaultWatch::begin_part(const TaskBatch& rows) {
     }
     for (const auto& [name, tensor] : rows.tensors) {
       if (!is_faulty(tensor)) continue;
-      FaultPlace place = place_of_input(name, tensor, rows);
-      mark(tensor, add({FaultKind::input, std::move(place), part_, kOrderOfInputs}));
+      FaultPlace place;
+      place.operation = name;
+      const std::size_t origin = add({FaultKind::input, std::move(place), part_, kOrderOfInputs});
+      mark(tensor, origin);
+      origins_[origin].place = place_of_input(name, tensor, rows);
     }
   });
   listening_ = true;

@@ -42,8 +42,9 @@ class FaultWatch {
   static FaultWatch* current();
 
   // For each micro-batch in this order: before its forward pass; with what the network has put out;
-  // with what backward will begin with.
-  void begin_part(const TaskBatch& rows);
+  // with what backward will begin with. `part` is its number, from 0, of those that the share is
+  // cut into, also where some count nothing and are not run.
+  void begin_part(const TaskBatch& rows, std::int64_t part);
   void has_outputs(const TensorList& outputs);
   void has_loss(const torch::Tensor& loss);
 
@@ -68,6 +69,7 @@ class FaultWatch {
   void apart(const Work& work);
   std::size_t add(FaultOrigin origin);
   void mark(const at::Tensor& tensor, std::size_t origin);
+  void unmark(const at::Tensor& tensor);
   std::optional<std::size_t> origin_of(const at::Tensor& tensor) const;
   FaultPlace place_of_input(const std::string& name, const torch::Tensor& tensor,
                             const TaskBatch& rows) const;
@@ -81,7 +83,7 @@ class FaultWatch {
   bool listening_ = false;  // to operations
   bool busy_ = false;       // with operations of its own
   int depth_ = 0;           // of operations in others
-  std::int64_t part_ = -1;
+  std::int64_t part_ = 0;
   std::int64_t operations_ = 0, gradients_ = 0;  // of this part so far
   std::vector<FaultOrigin> origins_;
   std::unordered_map<const c10::StorageImpl*, Bad> bad_;  // memory of values that are not finite

@@ -370,10 +370,11 @@ void Outputs::checkpoint(const Moment& m, const WrittenCheckpoint& written) {
       format_seconds(written.seconds) + ", held training up for " + format_seconds(written.held_s));
 }
 
-void Outputs::end(const Moment& m, const std::string& how, const std::string& where) {
+void Outputs::end(const Moment& m, const std::string& how, const std::string& where, bool of_data) {
   if (times_.steps > 0) write_rank_times();  // too few for a row so far
   std::vector<std::pair<std::string, std::string>> strings{{"how", how}};
   if (!where.empty()) strings.emplace_back("where", where);
+  if (of_data) strings.emplace_back("cause", "data");
   keep({.kind = "end",
         .step = m.step,
         .numbers = {{"elapsed_s", rounded(elapsed())}},

@@ -71,8 +71,10 @@ class Outputs {
   // One that is there now, of this step or an earlier one.
   void checkpoint(const Moment& moment, const WrittenCheckpoint& written);
   // The last there is: "done", "target" (reached), "stopped" (told to), or "diverged"; then `where`
-  // is the parameter that is not finite, if it is known.
-  void end(const Moment& moment, const std::string& how, const std::string& where = "");
+  // is what came first that is not finite, if it is known, and `of_data` says that a sample is to
+  // blame ("cause": "data").
+  void end(const Moment& moment, const std::string& how, const std::string& where = "",
+           bool of_data = false);
 
  private:
   struct Epoch {

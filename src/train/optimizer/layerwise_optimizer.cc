@@ -67,7 +67,7 @@ void apply(const optim::Rule& rule, double ratio, Layer& layer) {
 // A plugin's optimizer of such a rule need not have the key.
 std::int64_t trust_min_dims(const OptimizerRecipe& values) {
   const Options keys = with_defaults(values).options;
-  return keys.has(kTrustMinDims) ? keys.integer(kTrustMinDims) : kUsualTrustMinDims;
+  return has_trust_min_dims(keys) ? keys.integer(kTrustMinDims) : kUsualTrustMinDims;
 }
 
 class LayerwiseOptimizer final : public GroupedOptimizer {

@@ -20,6 +20,14 @@ void check_shared_keys(const Recipe& recipe, std::vector<std::string>& problems)
   }
 }
 
+// What its strategy is to say of a recipe that says what was trained: nobody trains with its rates
+// any more, so what they would need of the optimizer is no matter.
+Recipe without_rates(Recipe recipe) {
+  Options& options = recipe.strategy_options;
+  if (recipe.strategy == "hybrid" && options.has("rates")) options.set("rates", std::string("own"));
+  return recipe;
+}
+
 // What is chosen, and what would make the strategies different trainings.
 void check_automatic(const Recipe& recipe, const Given& given, std::vector<std::string>& problems) {
   if (recipe.strategy != kAutomatic && recipe.strategy != "hybrid") {
@@ -94,10 +102,10 @@ void check_strategy(const Recipe& recipe, const Vocabulary& vocabulary,
 }
 
 void check_strategies(const Recipe& recipe, const Given& given, const Vocabulary& vocabulary,
-                      std::vector<std::string>& problems) {
+                      bool trains, std::vector<std::string>& problems) {
   if (recipe.automatic()) check_automatic(recipe, given, problems);
   for (const Recipe& candidate : candidates_of(recipe))
-    check_strategy(candidate, vocabulary, problems);
+    check_strategy(trains ? candidate : without_rates(candidate), vocabulary, problems);
   if (is_server_job(recipe.strategy)) check_strategy(replica_recipe(recipe), vocabulary, problems);
 }
 

@@ -26,8 +26,9 @@ Recipe on_one_rank(const Recipe& recipe, const Vocabulary& vocabulary);
 void check_strategy(const Recipe& recipe, const Vocabulary& vocabulary,
                     std::vector<std::string>& problems);
 
-// Appends what the strategies say that it may come to, and what can't be chosen together.
+// Appends what the strategies say that it may come to, and what can't be chosen together. `trains`:
+// as of check_values.
 void check_strategies(const Recipe& recipe, const Given& given, const Vocabulary& vocabulary,
-                      std::vector<std::string>& problems);
+                      bool trains, std::vector<std::string>& problems);
 
 }  // namespace convoy::train

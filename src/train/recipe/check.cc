@@ -3,6 +3,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/toml_text.h"
@@ -10,136 +11,81 @@
 #include "convoy/base/units.h"
 #include "convoy/data/transform.h"
 #include "convoy/train/optimizer_rule.h"
+#include "convoy/train/schedule.h"
 #include "train/compute/device.h"
+#include "train/recipe/checker.h"
 #include "train/recipe/fields.h"
 #include "train/recipe/kinds.h"
 
 namespace convoy::train {
 namespace {
 
-class Checker {
- public:
-  Checker(const Given& given, std::vector<std::string>& problems)
-      : given_(given), problems_(problems) {}
+using Checker = RecipeChecker;
 
-  void expect(bool good, const std::string& problem) {
-    if (!good) problems_.push_back(problem);
-  }
-  void at_least(const char* key, double value, double least) {
-    expect(value >= least,
-           std::string(key) + " is " + number(value) + "; it has to be at least " + number(least));
-  }
-  void within(const std::string& key, std::int64_t value, std::int64_t least, std::int64_t most) {
-    expect(value >= least && value <= most, key + " is " + std::to_string(value) +
-                                                "; it has to be " + std::to_string(least) + " to " +
-                                                std::to_string(most));
-  }
-  // TOML has words for infinity and for what is no number.
-  bool finite(const std::string& key, double value) {
-    expect(std::isfinite(value), key + " is " + number(value) + "; it has to be a finite number");
-    return std::isfinite(value);
-  }
-  // What becomes a number of 32 bits.
-  bool finite_float(const std::string& key, double value) {
-    if (!finite(key, value)) return false;
-    const bool fits = std::abs(value) <= std::numeric_limits<float>::max();
-    expect(fits, key + " is " + shortest(value) + ", more than a float can hold");
-    return fits;
-  }
-  // Of a picture, in pixels.
-  void side(const std::string& key, std::int64_t value) {
-    expect(value >= 0 && value <= data::kMaxSide, key + " is " + std::to_string(value) +
-                                                      "; it has to be 0 to " +
-                                                      std::to_string(data::kMaxSide));
-  }
-  // Keys that only some choices have a use for.
-  void only_for(const std::string& key, bool used, const std::string& whom) {
-    expect(used || !given_(key), key + " is for " + whom);
-  }
-  // What keys say of their own values, in the table with this name.
-  void values(const std::string& table, const Options& options) {
-    for (const Option& option : options.specification()) {
-      if (!option.check) continue;
-      const std::string wrong = option.check(options.value(option.key));
-      expect(wrong.empty(), table + "." + option.key + " " + wrong);
-    }
-  }
-  // Whether all numbers of the table are finite.
-  bool finite_values(const std::string& table, const Options& options) {
-    bool all = true;
-    for (const Option& option : options.specification()) {
-      const std::string key = table + "." + option.key;
-      const Value& value = options.value(option.key);
-      if (const auto* one = std::get_if<double>(&value)) all = finite(key, *one) && all;
-      if (const auto* list = std::get_if<std::vector<double>>(&value)) {
-        for (const double one : *list) all = finite(key, one) && all;
-      }
-    }
-    return all;
-  }
-  // Keys of other kinds of this sort. `whose` stands before their names, before one and several.
-  template <class Kind>
-  void no_others(const std::string& table, const Kinds<Kind>& kinds, const Kind& chosen,
-                 const std::pair<std::string, std::string>& whose) {
-    std::vector<std::string> own, others;
-    for (const Option& option : chosen.options) own.push_back(option.key);
-    for (const auto& kind : kinds) {
-      for (const Option& option : kind->options) {
-        const auto is_known = [&option](const std::vector<std::string>& keys) {
-          return std::find(keys.begin(), keys.end(), option.key) != keys.end();
-        };
-        if (is_known(own) || is_known(others)) continue;
-        others.push_back(option.key);
-        const std::vector<std::string> owners = owners_of(kinds, option.key);
-        only_for(table + "." + option.key, false,
-                 (owners.size() == 1 ? whose.first : whose.second) + all_of_words(owners) +
-                     ", not " + chosen.name + own_text(own));
-      }
-    }
-  }
-  static std::string own_text(const std::vector<std::string>& own) {
-    if (own.empty()) return ", which has no keys of its own";
-    return (own.size() == 1 ? ", whose own key is " : ", whose own keys are ") + all_of_words(own);
-  }
-  template <class Kind>
-  static std::vector<std::string> owners_of(const Kinds<Kind>& kinds, const std::string& key) {
-    std::vector<std::string> owners;
-    for (const auto& kind : kinds) {
-      const bool has = std::any_of(kind->options.begin(), kind->options.end(),
-                                   [&key](const Option& option) { return option.key == key; });
-      if (has) owners.push_back(kind->name);
-    }
-    return owners;
-  }
-  static std::string number(double value) { return number_text(value); }
-
- private:
-  const Given& given_;
-  std::vector<std::string>& problems_;
-};
-
-// What one of Convoy's rules says of its values.
-void check_values_of_rule(const OptimizerRecipe& o, Checker& c) {
+// What one of Convoy's rules, and whoever makes it, say of these values; `whose` stands before it.
+// Nothing: there is no rule to go on with.
+std::optional<optim::Rule> checked_rule(const OptimizerRecipe& values, const std::string& whose,
+                                        Checker& c) {
+  std::optional<optim::Rule> rule;
   try {
-    optim::validate(optimizer_rule(o));
+    rule = optimizer_rule(values);
   } catch (const UsageError& error) {
-    c.expect(false, std::string("optimizer: ") + error.what());
+    c.expect(false, whose + error.what());
+    return std::nullopt;
   } catch (const std::exception& error) {
-    c.expect(false, "optimizer: '" + o.name + "' can't be made: " + error.what());
+    c.expect(false, (whose.empty() ? "optimizer: " : whose) + "'" + values.name +
+                        "' can't be made: " + error.what());
+    return std::nullopt;
+  }
+  try {
+    optim::validate(*rule);
+  } catch (const UsageError& error) {
+    c.expect(false, (whose.empty() ? "optimizer: " : whose) + error.what());
+    return std::nullopt;
+  }
+  return rule;
+}
+
+bool have_same_state(const optim::Rule& one, const optim::Rule& other) {
+  const optim::Slots a = optim::slots(one), b = optim::slots(other);
+  return one.index() == other.index() && std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+// All groups are updated by one optimizer.
+void check_rules(const OptimizerRecipe& o, Checker& c) {
+  const std::optional<optim::Rule> rule = checked_rule(o, "", c);
+  if (!rule) return;
+  for (std::size_t i = 0; i < o.groups.size(); ++i) {
+    if (!std::isfinite(o.groups[i].weight_decay)) continue;
+    const std::string whose = "optimizer.groups[" + std::to_string(i) + "]: ";
+    const auto own = checked_rule(values_of_group(o, o.groups[i]), whose, c);
+    c.expect(!own || have_same_state(*rule, *own),
+             whose + "'" + o.name + "' gives it another rule, or other state, than [optimizer]");
   }
 }
 
-void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, Checker& c) {
+template <class Kind, class Chosen>
+bool is_built_in(const Kinds<Kind>& built_in, const Chosen& chosen) {
+  return !chosen.kind || chosen.kind == built_in.find(chosen.name);
+}
+
+// `trains` as of check_values. What a plugin says of its values is asked only then: by now it may
+// say something else than when they were trained with.
+void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, bool trains,
+                     Checker& c) {
   if (o.kind) c.no_others("optimizer", vocabulary.optimizers, *o.kind, {"", ""});
   bool finite = c.finite("optimizer.lr", o.lr);
   finite = c.finite("optimizer.weight_decay", o.weight_decay) && finite;
-  finite = c.finite_values("optimizer", o.options) && finite;
-  c.values("optimizer", o.options);
+  const bool asks = trains || is_built_in(built_in_optimizers(), o);
+  if (asks) {
+    finite = c.finite_values("optimizer", o.options) && finite;
+    c.values("optimizer", o.options);
+  }
   if (!has_rule(o)) {
     c.expect(!(o.lr < 0), "optimizer.lr can't be negative");
     c.expect(!(o.weight_decay < 0), "optimizer.weight_decay can't be negative");
-  } else if (finite) {
-    check_values_of_rule(o, c);
+  } else if (finite && asks) {
+    check_rules(o, c);
   }
   for (std::size_t i = 0; i < o.groups.size(); ++i) {
     const ParameterGroupRecipe& group = o.groups[i];
@@ -152,21 +98,24 @@ void check_optimizer(const OptimizerRecipe& o, const Vocabulary& vocabulary, Che
     c.expect(!(group.weight_decay < 0) || group.weight_decay == -1,
              name + ".weight_decay is negative; -1 means the optimizer's");
     c.expect(group.max_dims >= 0, name + ".max_dims is negative; 0 means any");
-    c.expect(group.trust_min_dims == -1 || !o.kind || o.options.has(kTrustMinDims),
-             name + ".trust_min_dims is for " +
-                 all_of_words(Checker::owners_of(vocabulary.optimizers, kTrustMinDims)) + ", not " +
-                 o.name);
+    std::vector<std::string> owners = Checker::owners_of(vocabulary.optimizers, kTrustMinDims);
+    std::erase(owners, o.name);  // which may have a key of this name that means something else
+    c.expect(group.trust_min_dims == -1 || !o.kind || has_trust_min_dims(o.options),
+             name + ".trust_min_dims is for " + all_of_words(owners) + ", not " + o.name);
     c.expect(group.trust_min_dims >= -1,
              name + ".trust_min_dims is negative; -1 means the optimizer's");
   }
 }
 
-void check_schedule(const ScheduleRecipe& s, const Vocabulary& vocabulary, Checker& c) {
+void check_schedule(const ScheduleRecipe& s, const Vocabulary& vocabulary, bool trains,
+                    Checker& c) {
   if (s.kind) {
     c.no_others("schedule", vocabulary.schedules, *s.kind, {"the schedule ", "the schedules "});
   }
-  c.finite_values("schedule", s.options);
-  c.values("schedule", s.options);
+  if (trains || is_built_in(built_in_schedules(), s)) {
+    c.finite_values("schedule", s.options);
+    c.values("schedule", s.options);
+  }
   for (const auto& [key, value] :
        {std::pair{"schedule.warmup", s.warmup}, std::pair{"schedule.warmup_from", s.warmup_from}}) {
     if (c.finite(key, value)) c.at_least(key, value, 0);
@@ -338,8 +287,8 @@ void check_values(const Recipe& r, const Given& given, const Vocabulary& vocabul
         c.expect(part >= 0 && part < kMost, name + ".parts can't be negative, or 1e15 and more");
     }
   }
-  check_optimizer(r.optimizer, vocabulary, c);
-  check_schedule(r.schedule, vocabulary, c);
+  check_optimizer(r.optimizer, vocabulary, trains, c);
+  check_schedule(r.schedule, vocabulary, trains, c);
   c.values("model.options", r.model.options);
   c.values("data.train", r.data.train);
   c.values("data.validation", r.data.validation);

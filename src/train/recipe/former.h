@@ -6,8 +6,8 @@
 namespace convoy::train {
 
 // Gives the recipe in today's keys: a table [loss] has become [task], a number training.target a
-// table, and a sandblaster.history of 993 to 1000, which was taken once, the most that is taken now.
-// Text that is no TOML comes back as it is.
+// table, and a sandblaster.history of 993 to 1000, which was taken once, the most that is taken
+// now. Text that is no TOML comes back as it is.
 std::string of_today(const std::string& recipe);
 
 // The figure that the recipe chooses for the best checkpoint: checkpoint.best, or that of

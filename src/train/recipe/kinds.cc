@@ -60,11 +60,11 @@ Option end_key() {
           .resume = ResumeRule::free,
           .check = number_check([](double end) -> std::string {
             if (!(end < 0)) return "";
-            return "is " + number_text(end) + "; it has to be at least 0";
+            return "is " + plain_number(end) + "; it has to be at least 0";
           })};
 }
 
-std::string number_text(double value) {
+std::string plain_number(double value) {
   std::string text = std::to_string(value);
   text.erase(text.find_last_not_of('0') + 1);
   if (!text.empty() && text.back() == '.') text.pop_back();
@@ -85,6 +85,16 @@ Options completed(const std::vector<Option>& specification, const Options& given
     if (!all.has(option.key)) throw std::logic_error(whose + " has no key '" + option.key + "'");
     all.set(option.key, given.value(option.key));
   }
+  return all;
+}
+
+Options without_defaults(const Options& given) {
+  std::vector<Option> others;
+  for (const Option& option : given.specification()) {
+    if (given.value(option.key) != option.initial) others.push_back(option);
+  }
+  Options all(others);
+  for (const Option& option : others) all.set(option.key, given.value(option.key));
   return all;
 }
 

@@ -1,6 +1,8 @@
 // The optimizers and schedules that Convoy brings, and what their keys have in common. Torch-free.
 #pragma once
 
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <variant>
 
@@ -34,6 +36,11 @@ Option amsgrad_key();
 inline constexpr const char* kTrustMinDims = "trust_min_dims";
 inline constexpr std::int64_t kUsualTrustMinDims = 2;
 Option trust_min_dims_key();
+// A plugin may have a key of this name that means something else.
+inline bool has_trust_min_dims(const Options& options) {
+  return options.has(kTrustMinDims) &&
+         std::holds_alternative<std::int64_t>(options.value(kTrustMinDims));
+}
 Option end_key();  // of schedules: the last rate
 
 // -- Checks of single values
@@ -44,7 +51,7 @@ inline Option::Check number_check(std::string (*wrong)(double)) {
 }
 
 // As messages have numbers: at most six digits behind the point.
-std::string number_text(double value);
+std::string plain_number(double value);
 
 // "a, b and c".
 std::string all_of_words(const std::vector<std::string>& words);
@@ -62,13 +69,34 @@ inline double schedule_length(const Recipe& recipe) {
 Options completed(const std::vector<Option>& specification, const Options& given,
                   const std::string& whose);
 
+// Those of `given` that have other values than their defaults.
+Options without_defaults(const Options& given);
+
+// What the name means. A program may have given a recipe that was read another name: what the
+// former one meant says nothing of it then. Null: one that was not read, and is none of `built_in`.
+template <class Kind, class Chosen>
+std::shared_ptr<const Kind> meaning_of(const Kinds<Kind>& built_in, const Chosen& chosen) {
+  if (chosen.kind != nullptr && chosen.kind->name == chosen.name) return chosen.kind;
+  std::shared_ptr<const Kind> kind = built_in.find(chosen.name);
+  if (kind == nullptr && chosen.kind != nullptr) {
+    throw std::logic_error(std::string("the ") + Kind::kSort + " was read as '" +
+                           chosen.kind->name + "' and renamed to '" + chosen.name +
+                           "', which is none that Convoy brings: set its kind as well");
+  }
+  return kind;
+}
+
 // What `chosen` says that it is, with all of its keys. One that was not read is one of `built_in`,
-// or stays as it is.
+// or stays as it is. Of one that was renamed, keys of the former name that have their defaults are
+// left out, as where a recipe is read.
 template <class Kind, class Chosen>
 Chosen completed(const Kinds<Kind>& built_in, Chosen chosen) {
-  if (chosen.kind == nullptr) chosen.kind = built_in.find(chosen.name);
-  if (chosen.kind == nullptr) return chosen;
-  chosen.options = completed(chosen.kind->options, chosen.options,
+  const std::shared_ptr<const Kind> kind = meaning_of(built_in, chosen);
+  if (kind == nullptr) return chosen;
+  if (chosen.kind != nullptr && chosen.kind != kind)
+    chosen.options = without_defaults(chosen.options);
+  chosen.kind = kind;
+  chosen.options = completed(kind->options, chosen.options,
                              std::string("the ") + Kind::kSort + " '" + chosen.name + "'");
   return chosen;
 }

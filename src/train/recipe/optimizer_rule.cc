@@ -45,7 +45,7 @@ OptimizerRecipe with_defaults(OptimizerRecipe recipe) {
 }
 
 bool has_rule(const OptimizerRecipe& recipe) {
-  const auto kind = recipe.kind ? recipe.kind : built_in_optimizers().find(recipe.name);
+  const auto kind = meaning_of(built_in_optimizers(), recipe);
   return kind != nullptr && kind->rule != nullptr;
 }
 
@@ -69,7 +69,7 @@ std::size_t group_of(const OptimizerRecipe& recipe, const std::string& name,
 OptimizerRecipe values_of_group(const OptimizerRecipe& recipe, const ParameterGroupRecipe& group) {
   OptimizerRecipe values = with_defaults(recipe);
   if (group.weight_decay >= 0) values.weight_decay = group.weight_decay;
-  if (group.trust_min_dims >= 0 && values.options.has(kTrustMinDims))
+  if (group.trust_min_dims >= 0 && has_trust_min_dims(values.options))
     values.options.set(kTrustMinDims, group.trust_min_dims);
   return values;
 }

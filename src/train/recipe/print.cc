@@ -165,6 +165,21 @@ std::vector<RecipeChange> recipe_changes(const std::string& mine, const std::str
   return changes;
 }
 
+bool is_of_an_earlier_version(const RecipeChange& change) {
+  const std::string& key = change.key;
+  if (!change.mine.empty()) {
+    static const std::map<std::string, std::string> have_come{{"tf32", "false"}};
+    const auto found = have_come.find(key);
+    return change.theirs.empty() && found != have_come.end() && found->second == change.mine;
+  }
+  const auto is_in = [&key](const std::string& table, const std::vector<std::string>& common) {
+    if (!key.starts_with(table) || key.find('[') != std::string::npos) return false;
+    return std::find(common.begin(), common.end(), key.substr(table.size())) == common.end();
+  };
+  return is_in("optimizer.", OptimizerKind::common_keys()) ||
+         is_in("schedule.", ScheduleKind::common_keys());
+}
+
 std::string recipe_difference(const std::string& mine, const std::string& theirs,
                               const std::string& other) {
   const std::set<std::string> own = tables_of(mine), others = tables_of(theirs);

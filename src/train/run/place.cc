@@ -188,6 +188,8 @@ Recipe Planning::choose() {
     for (const StepForecast& one : plan.forecasts) {
       if (fits(one.placement)) forecasts.push_back(one);
     }
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // the model is none that can't be run
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     throw UsageError(

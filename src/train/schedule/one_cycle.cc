@@ -22,7 +22,7 @@ double rate_of_cycle(const ScheduleRequest& r) {
 
 std::string wrong_divisor(double divisor) {
   if (!(divisor < 1)) return "";
-  return "is " + number_text(divisor) + "; it has to be at least 1";
+  return "is " + plain_number(divisor) + "; it has to be at least 1";
 }
 
 void check_cycle(const Recipe& recipe, std::vector<std::string>& problems) {

@@ -30,7 +30,7 @@ void check_milestones(const Recipe& recipe, std::vector<std::string>& problems) 
   }
   const double length = schedule_length(recipe);
   if (length > 0 && !(milestones.back() < length)) {
-    problems.push_back("schedule.milestones: the last one, " + number_text(milestones.back()) +
+    problems.push_back("schedule.milestones: the last one, " + plain_number(milestones.back()) +
                        ", lies beyond the end of training");
   }
 }

@@ -206,10 +206,8 @@ data::Shape Classification::image() const {
 
 TaskBatch Classification::tensors(const data::Batch& batch, data::Range rows,
                                   const Compute& compute) const {
-  const auto begin = static_cast<std::int64_t>(rows.begin);
-  const auto size = static_cast<std::int64_t>(rows.size());
   TaskBatch part = targets(batch, rows, compute);
-  part.tensors["images"] = compute.images(batch).narrow(0, begin * batch.views, size * batch.views);
+  part.tensors["images"] = compute.images(batch, rows);
   return part;
 }
 

@@ -1,5 +1,5 @@
-// A batch optimization with its real coordinator, servers and replicas in one process, each of which
-// can be killed.
+// A batch optimization with its real coordinator, servers and replicas in one process, each of
+// which can be killed.
 #pragma once
 
 #include <gtest/gtest.h>

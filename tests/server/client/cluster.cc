@@ -162,6 +162,11 @@ std::vector<calls::LeaseRequest> Cluster::leases() const {
   return leases_;
 }
 
+std::vector<std::uint64_t> Cluster::steps_before_leases() const {
+  const std::lock_guard lock(mutex_);
+  return steps_before_leases_;
+}
+
 // --- shards ---
 
 Message Cluster::give(Shard& shard, std::span<const std::byte> command) {
@@ -365,6 +370,7 @@ Message Cluster::on_coordinator(const std::string& method, const Message& reques
   }
   if (method == calls::kLease) {
     leases_.push_back(calls::decode_lease_request(request));
+    steps_before_leases_.push_back(reported_.steps);
     const Known& client = clients_.at(leases_.back().client);
     if (client.lost)
       return encode(calls::LeaseAnswer{calls::LeaseAnswer::Kind::unknown_client, {}, 0, ""});

@@ -72,6 +72,8 @@ class Cluster {
   ReplicaReport reported() const;
   calls::JobState job() const;
   std::vector<calls::LeaseRequest> leases() const;
+  // Of each, the steps that had been reported before it.
+  std::vector<std::uint64_t> steps_before_leases() const;
   // Hears them, but its answers don't come; the other: of those alone that report something.
   std::atomic<bool> deaf_to_beats = false;
   std::atomic<bool> refuse_cuts = false;
@@ -110,6 +112,7 @@ class Cluster {
   std::map<std::string, std::uint64_t> requests_;
   ReplicaReport reported_;
   std::vector<calls::LeaseRequest> leases_;
+  std::vector<std::uint64_t> steps_before_leases_;
   std::vector<transport::Reply> unanswered_;
   std::uint64_t last_cut_ = 0;
 

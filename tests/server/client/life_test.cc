@@ -235,7 +235,15 @@ TEST(Life, ReportsComeWithPortionsThatAreDone) {
   client->lease({});
   EXPECT_EQ(cluster.reported().steps, 0u) << "nothing is done yet";
   client->lease(std::vector<std::uint64_t>{5});
-  EXPECT_TRUE(soon([&] { return cluster.reported().steps == 1; }));
+  EXPECT_EQ(cluster.steps_before_leases(), (std::vector<std::uint64_t>{0, 1}));
+  client->report({2, 20, 0.5, 1});
+  cluster.deaf_to_beats = true;  // refused, so that nobody waits for more
+  client->lease(std::vector<std::uint64_t>{6});
+  cluster.deaf_to_beats = false;
+  // The one that was refused comes again, and what is pending behind it.
+  client->report({4, 40, 0.5, 1});
+  client->lease(std::vector<std::uint64_t>{7});
+  EXPECT_EQ(cluster.steps_before_leases(), (std::vector<std::uint64_t>{0, 1, 3, 7}));
 }
 
 TEST(Life, LearnsThatItIsLostOrThatAllIsOver) {

@@ -148,6 +148,14 @@ TEST_F(Tls, AServerMayShowACertificateOfAnotherAuthority) {
       << said;
   EXPECT_NE(said.find(", than that of " + server.authority.string()), said.npos) << said;
   EXPECT_EQ(check_shown(good("good")), "");
+  // One of its own with a byte of the signature, which stands at the end, changed is no such one.
+  CertificateAndKey damaged = issued(authority_, Validity::days(1));
+  std::string& text = damaged.certificate;
+  char& letter = text.at(text.rfind('\n', text.find("\n-----END") - 1) - 4);
+  letter = letter == 'A' ? 'B' : 'A';
+  const TlsFiles broken = files("damaged", authority_, damaged);
+  const std::string refused = convoy::test::message_of<UsageError>([&] { check_shown(broken); });
+  EXPECT_NE(refused.find("a damaged one (CN = CA of the job), in "), refused.npos) << refused;
   const Listener listener(secure(server));
   const TlsFiles client = files("client", other, issued(authority_, Validity::days(1)));
   Channel channel(channel_settings(), grpc_connector(listener.address(), client));

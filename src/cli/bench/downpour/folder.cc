@@ -120,7 +120,9 @@ std::vector<std::string> ComparisonFolder::differences(const Arm& arm,
   };
   for (const train::RecipeChange& change :
        train::recipe_changes(train::print_recipe(arm.recipe, false), read_text_file(recipe))) {
-    if (change.key == "output.folder" || same_weights(change, comparison)) continue;
+    if (change.key == "output.folder" || same_weights(change, comparison) ||
+        train::is_of_an_earlier_version(change))
+      continue;
     compare(change.key, change.theirs, change.mine);
   }
   if (const Json* row = this->row(arm.name))

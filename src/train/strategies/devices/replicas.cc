@@ -11,6 +11,7 @@
 #include "convoy/model/randomness.h"
 #include "convoy/parallel/gradient_reducer.h"
 #include "model/keep_modes.h"
+#include "train/compute/device.h"
 #include "train/compute/gpu.h"
 
 namespace convoy::train {
@@ -76,8 +77,9 @@ std::vector<torch::Device> places_of_devices(const comm::World& world, const Rec
   const std::int64_t there = gpus();
   // Ranks of a host have GPUs next to each other, unless the recipe says where to begin ("cuda:2").
   const bool numbered = recipe.device.find(':') != std::string::npos && device.has_index();
-  const std::int64_t first =
-      numbered ? device.index() : std::int64_t{world.local_rank()} * own.devices;
+  const std::int64_t first = numbered ? device.index()
+                                      : first_gpu(environment("CONVOY_FIRST_GPU")).value_or(0) +
+                                            std::int64_t{world.local_rank()} * own.devices;
   std::vector<torch::Device> places;
   std::set<std::int64_t> used;
   for (std::size_t d = 0; d < devices; ++d) {

@@ -29,6 +29,7 @@ namespace convoy::train {
 struct SharePart {
   data::Range rows;  // of the rank's batch
   double weight = 0;
+  std::int64_t index = 0;  // of those that the share is cut into
 };
 
 // What a device has of a rank's share.

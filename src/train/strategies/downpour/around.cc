@@ -24,8 +24,7 @@ void Around::check_world(const comm::World& world) const {
 
 // What is chosen is the same on all replicas, and chosen again by each.
 Options Around::settle(const NetworkSource& source, const Recipe*) {
-  recipe_.strategy_options =
-      inner_->settle(InnerSource(source, recipe_, use_of(source)), nullptr);
+  recipe_.strategy_options = inner_->settle(InnerSource(source, recipe_, use_of(source)), nullptr);
   return source.recipe().strategy_options;
 }
 

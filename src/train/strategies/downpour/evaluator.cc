@@ -5,6 +5,7 @@
 #include <exception>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/optim/rule.h"
@@ -36,6 +37,8 @@ class Evaluator::Context final : public InnerContext {
   Evaluator& evaluator_;
 };
 
+Evaluator::Evaluator(ParameterServiceFactory connect) : connect_(std::move(connect)) {}
+
 Evaluator::~Evaluator() = default;
 
 Arrangement Evaluator::arrange(const comm::World& world, const Recipe& recipe) {
@@ -47,7 +50,8 @@ Arrangement Evaluator::arrange(const comm::World& world, const Recipe& recipe) {
 
 InnerUse Evaluator::use_of(const NetworkSource& outer) const {
   const auto slots = optim::slots(optimizer_rule(outer.job().optimizer)).size();
-  return {.trains = false, .copies = 1 + static_cast<int>(slots)};
+  // A job that begins from a checkpoint gives servers its slots from blocks of their own.
+  return {.trains = false, .copies = 1 + 2 * static_cast<int>(slots)};
 }
 
 void Evaluator::prepare(TrainerContext& context, const State* saved) {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "convoy/base/clock.h"
 #include "convoy/train/moment.h"
@@ -15,7 +14,7 @@ namespace convoy::train {
 
 class Evaluator final : public Around {
  public:
-  explicit Evaluator(ParameterServiceFactory connect) : connect_(std::move(connect)) {}
+  explicit Evaluator(ParameterServiceFactory connect);
   ~Evaluator() override;
 
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -70,17 +71,31 @@ Texts rules_of_servers() {
   return names;
 }
 
+// What is wrong with its values is said elsewhere.
+bool is_layerwise(const OptimizerRecipe& optimizer) {
+  try {
+    return optim::is_layerwise(optimizer_rule(optimizer));
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 void check_rule(const OptimizerRecipe& optimizer, KeyChecker& c) {
   const std::string is = "optimizer.name is '" + optimizer.name + "', ";
   const std::string servers = "; with downpour servers apply the rule, which have ";
+  const std::string can_be = "it can be " + any_of_words(rules_of_servers());
   if (!has_rule(optimizer)) {
     c.expect(false,
              is + "a plugin's" + servers + "Convoy's own: " + any_of_words(rules_of_servers()));
     return;
   }
-  c.expect(with_defaults(optimizer).kind->on_servers,
-           is + "which goes by norms of whole parameters" + servers + "slices of them; it can be " +
-               any_of_words(rules_of_servers()));
+  if (with_defaults(optimizer).kind->on_servers) return;
+  c.expect(false, is + (is_layerwise(optimizer)
+                            ? "which goes by norms of whole parameters" + servers +
+                                  "slices of them; " + can_be
+                            : "whose plugin doesn't let servers apply it "
+                              "(OptimizerKind::on_servers), as they do with downpour; " +
+                                  can_be));
 }
 
 void check_others(const Recipe& recipe, KeyChecker& c) {

@@ -83,8 +83,8 @@ bool ReplicaRun::updated(const StepReport& report) {
                   " of this replica's mini-batch " + std::to_string(moment_.step) + " is " +
                   std::to_string(loss ? report.loss : report.gradient_norm) +
                   (report.not_finite.empty() ? "" : ", by that of '" + report.not_finite + "'") +
-                  (report.fault ? "; " + report.fault->text : "") +
-                  ". A smaller learning rate, a warm start or clip_norm may help");
+                  (report.fault ? "; " + report.fault->text : "") + ". " +
+                  advice_of_divergence(report.fault && report.fault->of_data));
   }
   if (!metrics_ || moment_.step % recipe_.output.every_steps != 0) return true;
   const ReplicaResult so_far = replica_->result();

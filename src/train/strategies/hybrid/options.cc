@@ -46,11 +46,11 @@ void check_rule_of_decay(const OptimizerRecipe& optimizer, std::vector<std::stri
   if (name != "lars" && name != "lamb" && name != "adam" && name != "adagrad") return;
   if (!decays(optimizer)) return;
   const bool ratio = name == "lars" || name == "lamb";
-  problems.push_back("hybrid.rates is sqrt, which fits optimizer.weight_decay to the rate, and '" +
-                     name + "' " +
-                     (ratio ? "multiplies it by a trust ratio" : "divides it as it does gradients") +
-                     ", so that no decay fits: choose own or linear, an optimizer that decays "
-                     "weights by the rate alone (sgd, sgd_velocity, adamw), or no weight_decay");
+  problems.push_back(
+      "hybrid.rates is sqrt, which fits optimizer.weight_decay to the rate, and '" + name + "' " +
+      (ratio ? "multiplies it by a trust ratio" : "divides it as it does gradients") +
+      ", so that no decay fits: choose own or linear, an optimizer that decays "
+      "weights by the rate alone (sgd, sgd_velocity, adamw), or no weight_decay");
 }
 
 // That an update of the recipe's own leaves something of a weight: of 1 - rate x decay below 0
@@ -106,12 +106,14 @@ void check_hybrid(const Recipe& recipe, std::vector<std::string>& problems) {
   const std::string& rates = options.text("rates");
   if (rates != "own" && rates != "linear" && rates != "sqrt")
     problems.push_back("hybrid.rates is '" + rates + "'; it can be own, linear or sqrt");
-  if (rates == "sqrt" && !has_rule(recipe.optimizer)) {
+  // A plugin's may have a decay of its own, which would be replaced by the recipe's.
+  const bool ours = built_in_optimizers().find(recipe.optimizer.name) != nullptr;
+  if (rates == "sqrt" && !ours) {
     problems.push_back(
         "hybrid.rates is sqrt, which changes the weight decay; with the optimizer '" +
         recipe.optimizer.name + "' of a plugin it can be own or linear");
   }
-  if (rates == "sqrt") {
+  if (rates == "sqrt" && ours) {
     check_rule_of_decay(recipe.optimizer, problems);
     check_decay(recipe.optimizer, problems);
   }

@@ -125,7 +125,7 @@ std::string what_for(NetworkUse use, std::int64_t samples) {
          (samples == 0 ? "" : ", and activations" + rows) + ")";
 }
 
-// Whether the parts that are trained are those that measured times have chosen.
+// Whether the parts that are trained are noted ones, of measured times or somebody's own.
 bool is_divided_by_time(const Recipe& recipe, NetworkUse use) {
   const Options& options = recipe.strategy_options;
   return use == NetworkUse::training && recipe.strategy == "partitioned" &&
@@ -170,6 +170,26 @@ int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
     if (do_so_many(partitions)) return partitions;
   }
   return 0;
+}
+
+// Whether as many ranks would do if all held as much.
+static bool would_do_by_parameters(const Recipe& recipe, const model::Blueprint& blueprint,
+                                   const model::PartitionPlan& plan, const ReplicaShare& share,
+                                   const MemoryLimits& memory, NetworkUse use) {
+  const std::vector<model::Shape> inputs = planned_inputs(plan);
+  Recipe other = recipe;
+  other.strategy_options.set("balance", std::string("parameters"));
+  other.strategy_options.set("parts", std::vector<std::string>{});
+  try {
+    const model::PartitionPlan even =
+        plan_partition(blueprint, inputs, partition_rules(other, blueprint, inputs));
+    double largest = 0;
+    for (const PartitionNeeds& needs : all_needs(other, blueprint, even, share))
+      largest = std::max(largest, needs.of(use));
+    return are_enough(largest, memory.all, memory);
+  } catch (const UsageError&) {  // the recipe's rules don't go with it
+    return false;
+  }
 }
 
 std::string partitions_advice(const Recipe& job, int partitions, int replicas, NetworkUse use) {
@@ -253,14 +273,17 @@ void check_needs(const comm::World& world, const Recipe& recipe, const Recipe& j
   if (advice.empty() && fewer.empty()) advice = "no number of partitions would do";
   const std::string what_would = fewer + (fewer.empty() || advice.empty() ? "" : "; or ") + advice;
   const bool timed = plan.partitions > 1 && is_divided_by_time(recipe, use);
+  const bool by_parameters =
+      timed && would_do_by_parameters(recipe, blueprint, plan, share, memory.limits(worst), use);
   throw UsageError("rank " + std::to_string(worst) + " needs " + size_text(memory.needs[worst]) +
                    " for " + blueprint.name + " in " + std::to_string(plan.partitions) +
                    (plan.partitions == 1 ? " partition" : " partitions") +
-                   (timed ? " that partitioned.balance = \"time\" has chosen" : "") + ", " +
+                   (timed ? " with the parts that partitioned.parts notes" : "") + ", " +
                    what_for(use, share.samples) + ", and can have " +
                    size_text(memory.left(worst)) + ": " + what_would +
-                   (timed ? "; or let all ranks hold as much (partitioned.balance = \"parameters\")"
-                          : ""));
+                   (by_parameters
+                        ? "; or let all ranks hold as much (partitioned.balance = \"parameters\")"
+                        : ""));
 }
 
 }  // namespace convoy::train

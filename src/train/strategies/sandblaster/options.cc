@@ -93,12 +93,13 @@ void check_method(const SandblasterRecipe& s, KeyChecker& c) {
   c.one_of("method", s.method, kBatchMethods);
   const std::string most = std::to_string(server::kLongestHistory);
   const bool of_before = s.history > server::kLongestHistory && s.history <= optim::kMostHistory;
-  c.expect(s.history >= 1 && s.history <= server::kLongestHistory,
-           c.key("history") + " is " + std::to_string(s.history) + "; it has to be 1 to " + most +
-               (of_before ? " (what is known of more steps fits into no message to the coordinator; "
-                            "a run that was begun with more goes on with --set " +
-                                c.key("history") + "=" + most + ")"
-                          : ""));
+  c.expect(
+      s.history >= 1 && s.history <= server::kLongestHistory,
+      c.key("history") + " is " + std::to_string(s.history) + "; it has to be 1 to " + most +
+          (of_before ? " (what is known of more steps fits into no message to the coordinator; "
+                       "a run that was begun with more goes on with --set " +
+                           c.key("history") + "=" + most + ")"
+                     : ""));
   c.within("patience", s.patience, 1, 1'000'000);
   c.within("search_evaluations", s.search_evaluations, 1, 1000);
   const auto at_least_0 = [&c](const char* name, double value) {

@@ -31,7 +31,7 @@ std::vector<SharePart> Sync::parts_of(const data::Batch& batch, data::Range shar
     const data::Range rows = data::even_share(share, part, used);
     const double weight = weight_of(*context_, batch, rows);
     if (weight > 0) {
-      parts.push_back({rows, weight});
+      parts.push_back({rows, weight, part});
     } else if (synchronized_ && communicator_.size() * devices_ > 1) {
       throw UsageError("sync.batch_norm is synchronized, so every " + std::string(sharers().name) +
                        " takes part in every micro-batch; the task " + recipe.task.name +
@@ -55,7 +55,7 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Shar
     auto start = Clock::now();
     const TaskBatch rows = task.tensors(batch, part.rows, context_->compute());
     torch::Tensor loss;
-    if (watch != nullptr) watch->begin_part(rows);
+    if (watch != nullptr) watch->begin_part(rows, part.index);
     {
       const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
                                      static_cast<std::uint64_t>(context_->moment().step),
@@ -91,7 +91,8 @@ void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Shar
 bool Sync::compute(const data::Batch& batch, StepReport& report) {
   const std::vector<SharePart> parts = parts_of(batch, {0, batch.size()});
   if (batch.size() < least_share_) {
-    left_out_.add(*context_, batch);
+    // Of a batch that is run once more they have been added.
+    if (FaultWatch::current() == nullptr) left_out_.add(*context_, batch);
     start_tally(0, 0, 0);
     return reducer().join_with_zeros();
   }
