@@ -162,8 +162,9 @@ class DevicesAndProcesses : public DevicesTest, public testing::WithParamInterfa
 // Ranks with one device each, one rank with as many devices, and both together: the same local
 // batches, the same number of threads for each.
 TEST_P(DevicesAndProcesses, GiveTheSameBits) {
+  // 24 samples are as many for each of two devices on 1, 2, 3 or 4 ranks.
   Overrides common{"precision=float32", "data.drop_last=true", "sync.reproducible=true",
-                   "training.steps=7"};
+                   "training.steps=7", "training.batch=24"};
   common.insert(common.end(), GetParam().overrides.begin(), GetParam().overrides.end());
   const int ranks = test_world().size();
   const std::string one_each = train_devices("one", 1, common).checkpoint;
@@ -228,7 +229,8 @@ TEST_F(DevicesTest, GoOnToTheSameBits) {
 TEST_F(DevicesTest, CountWhatPassesTheFirst) {
   for (const std::string table : {"optimized", "baseline"}) {
     const Overrides own{"model.name=plain",  "precision=float32", "data.drop_last=true",
-                        "training.epochs=0", "training.steps=2",  "sync.table=" + table};
+                        "training.epochs=0", "training.steps=2",  "sync.table=" + table,
+                        "training.batch=24"};
     train_devices(table, 2, own);
     all().barrier();
     if (!first()) continue;
@@ -237,7 +239,7 @@ TEST_F(DevicesTest, CountWhatPassesTheFirst) {
     const bool baseline = table == "baseline";
     // Of 36 pixels and 3 scores: all samples of the rank, and half of them to the second device;
     // their scores from there, and the gradients of these back.
-    const double samples = 12.0 / test_world().size();
+    const double samples = 24.0 / test_world().size();
     const double bytes = 4 * (36 * samples + samples / 2 * (36 + 3 + 3));
     for (const auto& row : steps) {
       EXPECT_EQ(row["device_staged_bytes"].get<double>(), baseline ? bytes : 0.0);
