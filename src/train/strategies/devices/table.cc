@@ -1,6 +1,7 @@
 #include "train/strategies/devices/table.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 
 #include <algorithm>
 #include <string>
@@ -145,6 +146,8 @@ void DeviceTable::compute(const Work& work, StepReport& report) {
     baseline(work);
   else
     optimized(work);
+  // No device computes now; the update makes converted weights outdated.
+  at::autocast::clear_cache();
   // Where the task can't make up samples to try it with before.
   if (generator) generator->check_untouched(context_.recipe().model.name);
   draws_are_known_ = true;

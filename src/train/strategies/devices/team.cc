@@ -1,6 +1,7 @@
 #include "train/strategies/devices/team.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -59,6 +60,16 @@ void set_own_threads(int threads) {
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
+// While it lives, the end of an Autocast of this thread leaves the cache alone, which is one for all
+// threads: another device may be about to use what it has there.
+class KeepsCasts {
+ public:
+  KeepsCasts() { at::autocast::increment_nesting(); }
+  ~KeepsCasts() { at::autocast::decrement_nesting(); }
+  KeepsCasts(const KeepsCasts&) = delete;
+  KeepsCasts& operator=(const KeepsCasts&) = delete;
+};
+
 }  // namespace
 
 Team::Team(std::size_t devices, int threads, int rank)
@@ -88,6 +99,7 @@ std::string Team::name_of(std::size_t device) const {
 }
 
 void Team::work(std::size_t device) {
+  const KeepsCasts keeps_casts;
   std::unique_lock lock(mutex_);
   set_own_threads(threads_);
   std::uint64_t done = 0;

@@ -16,7 +16,8 @@
 namespace convoy::train {
 
 // A thread for each device, from the first to the last job, with so many threads of LibTorch's for
-// what it computes. One thread at a time.
+// what it computes. Casts of weights that autocast keeps are there until somebody clears them. One
+// thread at a time.
 class Team {
  public:
   using Job = std::function<void(std::size_t device)>;
