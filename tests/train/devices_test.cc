@@ -6,6 +6,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <new>
 #include <stdexcept>
 
 #include "convoy/base/error.h"
@@ -328,9 +329,21 @@ TEST_F(DevicesTest, TeamsHaveThreadsOfTheirOwn) {
   EXPECT_EQ(test::message_of<Failure>(
                 [&] { team.run([](std::size_t) { throw Failure("rank 1 has died"); }); }),
             "rank 1 has died");
+  // Each device's memory is its own.
+  EXPECT_EQ(test::message_of<Failure>([&] {
+              team.run([](std::size_t) { throw std::bad_alloc(); });
+            }).find("device 0 of rank 7 is out of memory"),
+            0u);
+  const std::string no_memory = test::message_of<Failure>([&] {
+    team.run([](std::size_t device) {
+      if (device == 1)
+        throw std::runtime_error("DefaultCPUAllocator: can't allocate memory: you tried 8 bytes");
+    });
+  });
+  EXPECT_EQ(no_memory.find("device 1 of rank 7 is out of memory"), 0u) << no_memory;
   team.run_on_first([&] { threads[0] = 11; });
   EXPECT_EQ(threads[0], 11);
-  EXPECT_EQ(team.take_counts().hand_overs, 4u);
+  EXPECT_EQ(team.take_counts().hand_overs, 6u);
   EXPECT_EQ(team.take_counts().hand_overs, 0u);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 
 #include "convoy/base/error.h"
 #include "convoy/parallel/gradient_reducer.h"
@@ -34,6 +35,27 @@ bool is_of_another(const std::exception_ptr& error) {
   }
 }
 
+// Whether several devices may say the same of something that is no device's own, and then do.
+bool is_said_alike(const std::exception_ptr& one, const std::exception_ptr& other) {
+  if (one == other) return true;
+  for (const std::exception_ptr& error : {one, other}) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const UsageError&) {
+    } catch (const Failure&) {
+    } catch (...) {
+      return false;  // memory, say, that is out on each
+    }
+  }
+  return text_of_error(one) == text_of_error(other);
+}
+
+// LibTorch's allocator of the host's memory has no type of its own for that.
+bool says_out_of_memory(const std::string& text) {
+  return text.find("DefaultCPUAllocator: can't allocate memory") != std::string::npos ||
+         text.find("DefaultCPUAllocator: not enough memory") != std::string::npos;
+}
+
 constexpr const char* kWhatWouldFit =
     " (what fits is a smaller part of the batch: raise training.accumulate, or lower "
     "training.batch)";
@@ -49,6 +71,8 @@ constexpr const char* kWhatWouldFit =
   } catch (const std::bad_alloc&) {
     throw Failure(device + " is out of memory" + kWhatWouldFit);
   } catch (...) {
+    if (says_out_of_memory(text))
+      throw Failure(device + " is out of memory" + kWhatWouldFit + ": " + text);
     throw Failure(device + ": " + text);
   }
 }
@@ -75,8 +99,15 @@ class KeepsCasts {
 Team::Team(std::size_t devices, int threads, int rank)
     : threads_(threads), rank_(rank), devices_(devices), running_(devices) {
   const int before = at::get_num_threads();
-  for (std::size_t device = 0; device < devices; ++device)
-    devices_[device].thread = std::thread([this, device] { work(device); });
+  for (std::size_t device = 0; device < devices; ++device) {
+    try {
+      devices_[device].thread = std::thread([this, device] { work(device); });
+    } catch (const std::system_error& e) {
+      end();
+      throw Failure(name_of(device) + " gets no thread (" + e.what() +
+                    "): raise the limit of threads (ulimit -u), or lower sync.devices");
+    }
+  }
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return running_ == 0; });
@@ -85,13 +116,17 @@ Team::Team(std::size_t devices, int threads, int rank)
   at::set_num_threads(before);
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+void Team::end() {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
   }
   changed_.notify_all();
-  for (Device& device : devices_) device.thread.join();
+  for (Device& device : devices_) {
+    if (device.thread.joinable()) device.thread.join();
+  }
 }
 
 std::string Team::name_of(std::size_t device) const {
@@ -170,19 +205,17 @@ Team::Counts Team::take_counts() {
 // What all of them say alike is of no device's own: another rank has died, say.
 void Team::throw_first() const {
   const Device* first = nullptr;
-  std::size_t failed = 0;
   bool alike = devices_.size() > 1;
   for (const Device& device : devices_) {
     if (!device.error) {
       alike = false;
       continue;
     }
-    ++failed;
-    alike = alike && text_of_error(device.error) == text_of_error(devices_.front().error);
+    alike = alike && is_said_alike(devices_.front().error, device.error);
     if (first == nullptr || (is_of_another(first->error) && !is_of_another(device.error)))
       first = &device;
   }
-  if (failed == 0) return;
+  if (first == nullptr) return;
   if (alike) std::rethrow_exception(first->error);
   rethrow_named(name_of(static_cast<std::size_t>(first - devices_.data())), first->error);
 }

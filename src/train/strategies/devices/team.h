@@ -28,7 +28,8 @@ class Team {
     double wait_s = 0;             // so long, all devices together
   };
 
-  // `rank` is only for what is said where a device fails.
+  // `rank` is only for what is said where a device fails. Throws Failure where the system gives no
+  // thread.
   Team(std::size_t devices, int threads, int rank);
   ~Team();
   Team(const Team&) = delete;
@@ -58,6 +59,7 @@ class Team {
   };
 
   void work(std::size_t device);
+  void end();
   void fail(const std::string& why) const {
     if (tell_) tell_(why);
   }
