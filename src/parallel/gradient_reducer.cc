@@ -15,6 +15,7 @@
 #include "parallel/direct_gradients.h"
 #include "parallel/reduction_step.h"
 #include "parallel/same_options.h"
+#include "parallel/wait.h"
 
 namespace convoy::parallel {
 namespace {
@@ -170,7 +171,7 @@ class GradientReducer::Impl {
       try {
         for (std::size_t i = 0; i < step_.parameters(); ++i) step_.gradient_ready(source, i);
       } catch (...) {
-        gate_->fail(std::current_exception());
+        end_others(source);
         throw;
       }
     }
@@ -219,9 +220,28 @@ class GradientReducer::Impl {
       }
       step_.gradient_ready(source, i);
     } catch (...) {
-      gate_->fail(std::current_exception());
+      end_others(source);
       throw;
     }
+  }
+
+  // Called under the lock, where the error is being caught that this source has. Of several sources
+  // the others end with what names it, but for a failure of the world, which is that of all.
+  void end_others(std::size_t source) {
+    const std::exception_ptr error = std::current_exception();
+    std::string why;
+    try {
+      std::rethrow_exception(error);
+    } catch (const Failure&) {
+      return gate_->fail(error);
+    } catch (const std::exception& e) {
+      why = message_of(e);
+    } catch (...) {
+      why = "an exception that is no std::exception";
+    }
+    if (step_.sources() == 1) return gate_->fail(error);
+    gate_->fail(std::make_exception_ptr(OtherSourceEnded(
+        prefix() + "the backward pass of source " + std::to_string(source) + " has ended: " + why)));
   }
 
   void await_end_of_backward(std::size_t source) {
@@ -257,7 +277,7 @@ class GradientReducer::Impl {
       const std::uint64_t mine = gate_->steps;
       const auto over = [&] { return gate_->steps != mine || gate_->error; };
       const auto since = Clock::now();
-      if (!wait_on_gate(lock, over))
+      if (!wait_up_to(gate_->changed, lock, step_.communicator().timeout(), over))
         gate_->fail(std::make_exception_ptr(Failure(who_is_missing(source))));
       step_.note_wait_of_source(seconds_since(since));
     }
@@ -281,16 +301,6 @@ class GradientReducer::Impl {
         "; with allow_unused these would count as unused. Leave allow_unused off, or let a layer "
         "that is not computed again come last")));
     return false;
-  }
-
-  // Up to the world's timeout, of which the time in which this process is stopped takes none.
-  template <class Over>
-  bool wait_on_gate(std::unique_lock<std::mutex>& lock, const Over& over) {
-    using Seconds = std::chrono::duration<double>;
-    for (Seconds left = step_.communicator().timeout(); left.count() > 0; left -= Seconds(1)) {
-      if (gate_->changed.wait_for(lock, std::min(left, Seconds(1)), over)) return true;
-    }
-    return over();
   }
 
   void check_source(std::size_t source) const {

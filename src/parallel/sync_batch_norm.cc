@@ -10,6 +10,7 @@
 #include "convoy/base/error.h"
 #include "parallel/channels.h"
 #include "parallel/tensors.h"
+#include "parallel/wait.h"
 
 namespace convoy::parallel {
 namespace {
@@ -193,7 +194,7 @@ void StatisticsSum::add(std::size_t replica, at::Tensor& values, comm::Match mat
     changed_.notify_all();
   } else {
     const auto over = [this, mine = sums_] { return sums_ != mine || error_; };
-    if (!changed_.wait_for(lock, communicator_.timeout(), over) && !error_) {
+    if (!wait_up_to(changed_, lock, communicator_.timeout(), over) && !error_) {
       error_ = std::make_exception_ptr(Failure(
           "rank " + std::to_string(communicator_.rank()) + ": replica " + std::to_string(replica) +
           " has waited for the others in a synchronized batch normalization until the "

@@ -174,6 +174,24 @@ TEST(SeveralSources, ThatEndEndTheOthers) {
   EXPECT_EQ(said(1), first);
 }
 
+// What one source does wrong is thrown in its own thread alone.
+TEST(SeveralSources, HaveErrorsOfTheirOwn) {
+  const World alone = world_alone();
+  std::vector<std::vector<NamedTensor>> sources{source_of(torch::kFloat), source_of(torch::kFloat)};
+  GradientReducer reducer(alone.communicator(), sources);
+  reducer.give_gradient(0, 1);  // which backward then brings once more
+  std::string own, other;
+  in_threads(2, [&](std::size_t s) {
+    if (s == 0) {
+      other = test::message_of<OtherSourceEnded>([&] { reducer.skip(0); });
+    } else {
+      own = test::message_of<UsageError>([&] { sources[1][0].tensor.sum().backward(); });
+    }
+  });
+  EXPECT_NE(own.find("'p700' got its gradient twice"), std::string::npos) << own;
+  EXPECT_EQ(other, "rank 0: the backward pass of source 1 has ended: " + own);
+}
+
 torch::nn::Sequential normalized_net() {
   torch::manual_seed(5);
   torch::nn::Sequential net(torch::nn::Conv2d(2, 4, 3), torch::nn::BatchNorm2d(4),
