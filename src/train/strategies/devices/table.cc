@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/calling_threads.h"
 #include "convoy/base/error.h"
 #include "convoy/train/training_loss.h"
 #include "parallel/reduction_step.h"
@@ -79,7 +80,8 @@ DeviceTable::DeviceTable(TrainerContext& context,
       lanes_(lanes_of(context, replicas_, options)),
       core_(context.world().communicator(), as_modules(replicas_), options),
       allow_unused_(options.allow_unused),
-      sums_afterwards_(recipe_.baseline || context.compute().device().is_cuda()),
+      sums_afterwards_(recipe_.baseline || context.compute().device().is_cuda() ||
+                       !devices_may_communicate(context.world())),
       team_(replicas_.size(), threads_of_each(replicas_.size()), context.world().rank()) {
   team_.set_on_failure([this](const std::string& why) {
     core_.fail(why);
@@ -98,6 +100,10 @@ DeviceTable::DeviceTable(TrainerContext& context,
                                 ", and a rank has " + std::to_string(threads) +
                                 (threads == 1 ? " thread" : " threads") +
                                 ": each device gets one, and they share cores");
+}
+
+bool DeviceTable::devices_may_communicate(const comm::World& world) {
+  return world.size() == 1 || comm::any_thread_may_call(world.communicator());
 }
 
 std::vector<std::vector<parallel::NamedTensor>> DeviceTable::buffers() const {

@@ -66,6 +66,9 @@ class DeviceTable {
   DeviceTable(TrainerContext& context, std::vector<std::shared_ptr<model::Network>> replicas,
               std::vector<double> auxiliary, const parallel::DistributedOptions& options);
 
+  // Whether the threads of devices may communicate with other ranks. The same on every rank.
+  static bool devices_may_communicate(const comm::World& world);
+
   struct Work {
     const data::Batch& batch;
     const std::vector<DeviceShare>& shares;  // one for each device; not all of them empty
@@ -149,8 +152,9 @@ class DeviceTable {
   std::vector<Lane> lanes_;
   parallel::DistributedCore core_;
   const bool allow_unused_;
-  // Gradients are added up when all backward passes are over. Two devices of one GPU have theirs in
-  // one thread of LibTorch's, where the first would wait for the second.
+  // Gradients are added up when all backward passes are over, by the caller's thread. Two devices of
+  // one GPU have theirs in one thread of LibTorch's, where the first would wait for the second; and
+  // MPI may let no thread of theirs communicate.
   const bool sums_afterwards_;
   bool draws_are_known_ = false;  // since the first step
   bool recording_ = false;        // spans, in this step

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "convoy/model/factory.h"
@@ -29,6 +31,7 @@ class Sync final : public Strategy {
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
   void build(const NetworkSource& source) override;
   torch::nn::Module& module() override { return *network_; }
+  std::string not_finite_beside(const std::set<std::string>& meant) override;
   std::int64_t parameters() override { return model::parameter_count(*network_); }
   TensorList forward(const TensorList& inputs) override {
     return table_ ? table_->forward(inputs) : network_->run(inputs);

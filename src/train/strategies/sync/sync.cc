@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/parallel/grid.h"
 #include "convoy/train/registry.h"
+#include "train/finite.h"
 #include "train/setup.h"
 #include "train/strategies/devices/options.h"
 #include "train/strategies/devices/replicas.h"
@@ -73,6 +74,19 @@ std::size_t Sync::least_share(TrainerContext& context) {
   return least_share_;
 }
 
+// Weights are those of the first device, running statistics each device's own.
+std::string Sync::not_finite_beside(const std::set<std::string>& meant) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < more_replicas_.size(); ++i) {
+    for (const auto& buffer : more_replicas_[i]->named_buffers()) {
+      if (buffer.value().defined() && !meant.contains(buffer.key()) &&
+          !has_finite_values(buffer.value()))
+        return buffer.key() + " (device " + std::to_string(i + 1) + ")";
+    }
+  }
+  return "";
+}
+
 // Who gets even shares of a batch.
 Sharers Sync::sharers() const {
   Sharers all = all_ranks(*context_);
@@ -95,6 +109,12 @@ void Sync::check_devices() const {
                      std::to_string(devices_) + " devices (sync.devices) are more devices than a " +
                      "batch has samples (training.batch is " +
                      std::to_string(recipe.training.batch) + "): some would have none");
+  }
+  if (synchronized_ && !DeviceTable::devices_may_communicate(context_->world())) {
+    throw UsageError(
+        "sync.batch_norm is synchronized, for which every device's thread communicates, and this "
+        "MPI lets only one thread (it has no MPI_THREAD_MULTIPLE): set sync.batch_norm = \"local\", "
+        "or sync.devices = 1");
   }
   check_draws_nothing(*network_, context_->task(), context_->compute(), recipe.model.name);
 }
