@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -16,20 +17,29 @@
 
 namespace convoy::train {
 
-void check_replicas_fit(const torch::nn::Module& first, const Recipe& recipe, int ranks) {
-  if (recipe.device != "cpu" || host_memory() == 0) return;
+void check_replicas_fit(const comm::Communicator& all, const torch::nn::Module& first,
+                        const Recipe& recipe, int ranks) {
+  if (recipe.device != "cpu") return;
+  // All ranks have made their first replica, and none makes another before all have looked.
+  all.barrier();
+  std::vector<std::int64_t> room{std::numeric_limits<std::int64_t>::max()};
+  if (host_memory() != 0)
+    room.front() = static_cast<std::int64_t>(available_memory()) / std::max(1, ranks);
+  all.allreduce(comm::buffer_of(room), comm::ReduceOp::min);
+  const auto free = static_cast<std::uint64_t>(room.front());
+  // A reproducible sum has each gradient once more, where it is a contribution of its own.
+  const std::uint64_t trained = recipe.strategy_options.flag("reproducible") ? 3U : 2U;
   std::uint64_t each = 0;
   for (const auto& parameter : parallel::unique_parameters(first))
-    each += parameter.tensor.nbytes() * (parameter.tensor.requires_grad() ? 2U : 1U);
+    each += parameter.tensor.nbytes() * (parameter.tensor.requires_grad() ? trained : 1U);
   for (const auto& buffer : parallel::unique_buffers(first)) each += buffer.tensor.nbytes();
   const std::int64_t devices = devices_of(recipe).devices;
   const std::uint64_t more = each * static_cast<std::uint64_t>(devices - 1);
-  const std::uint64_t free = available_memory() / static_cast<std::uint64_t>(std::max(1, ranks));
   if (more <= free) return;
   throw UsageError(
       "sync.devices is " + std::to_string(devices) + ": the replicas besides the first take " +
       format_bytes(more) + " (" + format_bytes(each) +
-      " each, of weights, gradients and buffers), and this rank " + "has " + format_bytes(free) +
+      " each, of weights, gradients and buffers), and a rank has " + format_bytes(free) +
       ": there is room for " + std::to_string(1 + free / std::max<std::uint64_t>(1, each)) +
       (free < each ? " device" : " devices"));
 }

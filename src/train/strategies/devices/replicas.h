@@ -15,9 +15,11 @@
 
 namespace convoy::train {
 
-// Throws UsageError where this rank has no memory for so many replicas on the CPU: weights,
+// Throws UsageError, on all ranks, where one has no memory for so many replicas on the CPU: weights,
 // gradients and buffers of those besides the first, which is there. `ranks` share the host.
-void check_replicas_fit(const torch::nn::Module& first, const Recipe& recipe, int ranks);
+// Collective.
+void check_replicas_fit(const comm::Communicator& all, const torch::nn::Module& first,
+                        const Recipe& recipe, int ranks);
 
 // What LibTorch's default generator of a device is at. It is one for all threads: what several of
 // them draw from it depends on who comes first.

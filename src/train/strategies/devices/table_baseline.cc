@@ -123,7 +123,11 @@ void DeviceTable::compute_loss(std::size_t device, const SharePart& part, double
   torch::Tensor loss;
   {
     const Autocast autocast = first.compute.autocast();
-    loss = training_loss(context_.task(), auxiliary_, lane.gathered, lane.rows);
+    // Copies, which a loss may change in place as it may what a network has made: leaves it may not.
+    TensorList outputs;
+    for (const torch::Tensor& output : lane.gathered)
+      outputs.push_back(output.defined() ? output.clone() : output);
+    loss = training_loss(context_.task(), auxiliary_, outputs, lane.rows);
   }
   lane.loss += loss.item<double>() * part.weight;
   if (accumulate() > 1) loss = loss * (part.weight / all);

@@ -65,6 +65,7 @@ class Sync final : public Strategy {
   TrainerContext* context_ = nullptr;
   std::int64_t devices_ = 1;  // of each rank
   int ranks_of_host_ = 1;
+  comm::Communicator all_ranks_;  // the world's
   std::shared_ptr<model::Network> network_;
   std::vector<std::shared_ptr<model::Network>> more_replicas_;  // of the devices after the first
   std::vector<double> auxiliary_;                               // its Blueprint::auxiliary

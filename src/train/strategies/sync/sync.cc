@@ -53,6 +53,7 @@ Arrangement Sync::arrange(const comm::World& world, const Recipe& recipe) {
   parallel::GridShape::of(recipe.grid.replicas, 1, world.size(), /*divides=*/false);
   devices_ = devices_of(recipe).devices;
   ranks_of_host_ = world.local_size();
+  all_ranks_ = world.communicator();
   return {.share = world.rank(), .shares = world.size(), .group = {}};
 }
 
@@ -62,7 +63,7 @@ void Sync::build(const NetworkSource& source) {
   if (const model::Blueprint* data = network_->blueprint()) auxiliary_ = data->auxiliary;
   more_replicas_.clear();
   if (devices_ == 1 || inside_ || !source.trains()) return;
-  check_replicas_fit(*network_, source.recipe(), ranks_of_host_);
+  check_replicas_fit(all_ranks_, *network_, source.recipe(), ranks_of_host_);
   for (std::int64_t device = 1; device < devices_; ++device)
     more_replicas_.push_back(source.whole());
 }
