@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -61,6 +62,7 @@ std::vector<DeviceTable::Lane> DeviceTable::lanes_of(
                         options.batch_norm == parallel::BatchNormStatistics::synchronized);
   std::vector<Lane> lanes;
   for (std::size_t device = 0; device < replicas.size(); ++device) {
+    const c10::OptionalDeviceGuard guard(gpu_of(places.at(device)));
     Lane& lane = lanes.emplace_back(Lane{.compute = compute.on(places.at(device))});
     lane.compute.place(*replicas[device]);
     for (const auto& parameter : parallel::unique_parameters(*replicas[device])) {
@@ -145,8 +147,12 @@ double DeviceTable::end_of(Lane& lane, const char* name, Clock::time_point begin
 
 void DeviceTable::compute(const Work& work, StepReport& report) {
   const double waited = reducer().statistics().source_wait_seconds;
-  std::optional<GeneratorState> generator;
-  if (!draws_are_known_) generator.emplace(context_.compute().device());
+  std::vector<GeneratorState> generators;  // of each place, of which devices may share one
+  std::set<std::string> places;
+  for (const Lane& lane : lanes_) {
+    const torch::Device& place = lane.compute.device();
+    if (!draws_are_known_ && places.insert(place.str()).second) generators.emplace_back(place);
+  }
   begin(work);
   if (recipe_.baseline)
     baseline(work);
@@ -155,7 +161,8 @@ void DeviceTable::compute(const Work& work, StepReport& report) {
   // No device computes now; the update makes converted weights outdated.
   at::autocast::clear_cache();
   // Where the task can't make up samples to try it with before.
-  if (generator) generator->check_untouched(context_.recipe().model.name);
+  for (const GeneratorState& generator : generators)
+    generator.check_untouched(context_.recipe().model.name);
   draws_are_known_ = true;
   report_on(work, report, waited);
 }
