@@ -81,6 +81,27 @@ class NumberlessNetwork final : public model::Network {
   torch::nn::Linear fc_{nullptr};
 };
 
+// Which keeps, in training and if at all, what is no number, where no loss shows it.
+class ForgetfulNetwork final : public model::Network {
+ public:
+  explicit ForgetfulNetwork(bool forgets) : Network("ForgetfulNetwork"), forgets_(forgets) {
+    fc_ = register_module("fc", torch::nn::Linear(36, 3));
+    memory_ = register_buffer("memory", torch::zeros({2}));
+  }
+  torch::Tensor forward(torch::Tensor images) override {
+    if (forgets_ && is_training() && torch::GradMode::is_enabled())
+      memory_.fill_(std::numeric_limits<double>::quiet_NaN());
+    return fc_(images.flatten(1));
+  }
+  std::array<std::int64_t, 3> image_shape() const override { return {1, 6, 6}; }
+  std::int64_t classes() const override { return 3; }
+
+ private:
+  bool forgets_;
+  torch::nn::Linear fc_{nullptr};
+  torch::Tensor memory_;
+};
+
 class DevicesTest : public TrainerTest {
  protected:
   void SetUp() override {
@@ -95,7 +116,15 @@ class DevicesTest : public TrainerTest {
                         [](const ModelRequest&) { return std::make_shared<DroppingNetwork>(); });
     registry_.add_model("numberless",
                         [](const ModelRequest&) { return std::make_shared<NumberlessNetwork>(); });
+    registry_.add_model("frozen", [](const ModelRequest& request) {
+      const auto network = std::make_shared<testing_data::Small>(request.classes, true, 0);
+      network->parameters().front().set_requires_grad(false);
+      return network;
+    });
     // The replica of device 1.
+    registry_.add_model("forgetful", [this](const ModelRequest&) {
+      return std::make_shared<ForgetfulNetwork>(made_++ == 1);
+    });
     for (const bool in_backward : {false, true}) {
       registry_.add_model(in_backward ? "fails_backward" : "fails_forward",
                           [this, in_backward](const ModelRequest&) {
@@ -225,6 +254,40 @@ TEST_F(DevicesTest, GoOnToTheSameBits) {
   const RunResult other = train_devices("other", 3, for_epochs(2), "latest");
   EXPECT_EQ(other.steps, 10);
   EXPECT_TRUE(std::isfinite(other.loss));
+}
+
+// A checkpoint of one number of devices goes on with another, but for rounding.
+TEST_F(DevicesTest, GoOnAsOneDeviceAndBack) {
+  const auto for_epochs = [](int epochs) {
+    return Overrides{"model.name=plain", "schedule.name=constant",
+                     "training.epochs=" + std::to_string(epochs)};
+  };
+  const std::string whole = train_devices("one", 1, for_epochs(3)).checkpoint;
+  for (const int first_ones : {1, 2}) {
+    const std::string name = "from" + std::to_string(first_ones);
+    train_devices(name, first_ones, for_epochs(1));
+    const std::string rest =
+        train_devices(name, 3 - first_ones, for_epochs(3), "latest").checkpoint;
+    EXPECT_LT(largest_difference(whole, rest), 1e-9) << name;
+  }
+}
+
+TEST_F(DevicesTest, MayHaveSeveralThreadsAndFrozenParameters) {
+  const Overrides own{"model.name=frozen", "data.drop_last=true", "sync.batch_norm=synchronized"};
+  const std::string one = train_devices("frozen", 1, own).checkpoint;
+  Overrides more = own;
+  more.insert(more.end(), {"sync.devices=2", "threads=4"});
+  const std::string two = train_in(test_world(), recipe("frozen2", more), "").checkpoint;
+  EXPECT_LT(largest_difference(one, two), 1e-9);
+}
+
+// What only another device than the first has keeps a run from being saved, too.
+TEST_F(DevicesTest, AreAllLookedAtForNumbers) {
+  const std::string said = test::message_of<Failure>(
+      [&] { train_alone("forgetful", 2, {"model.name=forgetful"}); });
+  if (!first()) return;
+  EXPECT_NE(said.find("'memory (device 1)' has values that are not finite"), std::string::npos)
+      << said;
 }
 
 TEST_F(DevicesTest, CountWhatPassesTheFirst) {
