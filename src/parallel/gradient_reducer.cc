@@ -240,8 +240,8 @@ class GradientReducer::Impl {
       why = "an exception that is no std::exception";
     }
     if (step_.sources() == 1) return gate_->fail(error);
-    gate_->fail(std::make_exception_ptr(OtherSourceEnded(
-        prefix() + "the backward pass of source " + std::to_string(source) + " has ended: " + why)));
+    const std::string who = "the backward pass of source " + std::to_string(source);
+    gate_->fail(std::make_exception_ptr(OtherSourceEnded(prefix() + who + " has ended: " + why)));
   }
 
   void await_end_of_backward(std::size_t source) {

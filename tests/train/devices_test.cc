@@ -276,7 +276,8 @@ TEST_F(DevicesTest, MayHaveSeveralThreadsAndFrozenParameters) {
   const Overrides own{"model.name=frozen", "data.drop_last=true", "sync.batch_norm=synchronized"};
   const std::string one = train_devices("frozen", 1, own).checkpoint;
   Overrides more = own;
-  more.insert(more.end(), {"sync.devices=2", "threads=4"});
+  more.push_back("sync.devices=2");
+  more.push_back("threads=4");
   const std::string two = train_in(test_world(), recipe("frozen2", more), "").checkpoint;
   EXPECT_LT(largest_difference(one, two), 1e-9);
 }

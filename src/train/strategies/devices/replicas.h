@@ -15,9 +15,9 @@
 
 namespace convoy::train {
 
-// Throws UsageError, on all ranks, where one has no memory for so many replicas on the CPU: weights,
-// gradients and buffers of those besides the first, which is there. `ranks` share the host.
-// Collective.
+// Throws UsageError, on all ranks, where one has no memory for so many replicas on the CPU:
+// weights, gradients and buffers of those besides the first, which is there. `ranks` share the
+// host. Collective.
 void check_replicas_fit(const comm::Communicator& all, const torch::nn::Module& first,
                         const Recipe& recipe, int ranks);
 

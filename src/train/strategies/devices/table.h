@@ -152,9 +152,9 @@ class DeviceTable {
   std::vector<Lane> lanes_;
   parallel::DistributedCore core_;
   const bool allow_unused_;
-  // Gradients are added up when all backward passes are over, by the caller's thread. Two devices of
-  // one GPU have theirs in one thread of LibTorch's, where the first would wait for the second; and
-  // MPI may let no thread of theirs communicate.
+  // Gradients are added up when all backward passes are over, by the caller's thread. Two devices
+  // of one GPU have theirs in one thread of LibTorch's, where the first would wait for the second;
+  // and MPI may let no thread of theirs communicate.
   const bool sums_afterwards_;
   bool draws_are_known_ = false;  // since the first step
   bool recording_ = false;        // spans, in this step

@@ -123,7 +123,7 @@ void DeviceTable::compute_loss(std::size_t device, const SharePart& part, double
   torch::Tensor loss;
   {
     const Autocast autocast = first.compute.autocast();
-    // Copies, which a loss may change in place as it may what a network has made: leaves it may not.
+    // Copies: a loss may change in place what a network has made, but no leaves.
     TensorList outputs;
     for (const torch::Tensor& output : lane.gathered)
       outputs.push_back(output.defined() ? output.clone() : output);

@@ -84,8 +84,8 @@ void set_own_threads(int threads) {
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
-// While it lives, the end of an Autocast of this thread leaves the cache alone, which is one for all
-// threads: another device may be about to use what it has there.
+// While it lives, the end of an Autocast of this thread leaves the cache alone, which is one for
+// all threads: another device may be about to use what it has there.
 class KeepsCasts {
  public:
   KeepsCasts() { at::autocast::increment_nesting(); }

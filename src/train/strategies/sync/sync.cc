@@ -114,8 +114,8 @@ void Sync::check_devices() const {
   if (synchronized_ && !DeviceTable::devices_may_communicate(context_->world())) {
     throw UsageError(
         "sync.batch_norm is synchronized, for which every device's thread communicates, and this "
-        "MPI lets only one thread (it has no MPI_THREAD_MULTIPLE): set sync.batch_norm = \"local\", "
-        "or sync.devices = 1");
+        "MPI lets only one thread (it has no MPI_THREAD_MULTIPLE): set sync.batch_norm = "
+        "\"local\", or sync.devices = 1");
   }
   check_draws_nothing(*network_, context_->task(), context_->compute(), recipe.model.name);
 }
