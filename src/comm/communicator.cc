@@ -100,6 +100,29 @@ void check_rank(int rank, int size, const char* what) {
   }
 }
 
+void check_can_use(const Communicator& c, const AllreduceChoice& choice) {
+  if (c.size() == 1 || CommunicatorInternals::abilities(c).allow(choice.algorithm)) return;
+  throw UsageError(std::string(name_of(choice.algorithm)) +
+                   (choice.algorithm == AllreduceAlgorithm::shared
+                        ? ": the ranks must be on one host and share memory"
+                        : ": there must be several hosts with as many ranks on each, more than "
+                          "one, that share memory"));
+}
+
+void check_contributions(std::span<const Buffer> contributions) {
+  if (contributions.empty())
+    throw UsageError("an allreduce of several contributions needs at least one of each rank");
+  const Buffer& first = contributions.front();
+  for (std::size_t i = 1; i < contributions.size(); ++i) {
+    const Buffer& other = contributions[i];
+    if (other.type == first.type && other.count == first.count) continue;
+    throw UsageError("contribution " + std::to_string(i) + " of this rank has " +
+                     std::to_string(other.count) + " x " + name_of(other.type) +
+                     ", the first one has " + std::to_string(first.count) + " x " +
+                     name_of(first.type));
+  }
+}
+
 // In pieces, where it is longer than a message can be; an empty message is a message.
 Task one_message(Io& io, bool sending, std::span<std::byte> data, int peer, int lane) {
   do {
@@ -207,6 +230,8 @@ Communicator Communicator::with_reproducible(bool on) const {
   return part;
 }
 
+bool Communicator::reproducible() const { return CommunicatorInternals::reproducible(*this); }
+
 Communicator Communicator::duplicate() const { return split(0, rank()); }
 
 Operation Communicator::start_send(ConstBuffer data, int to, Match match) const {
@@ -243,13 +268,7 @@ Operation Communicator::start_allreduce(Buffer data, ReduceOp op, Match match) c
 Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
                                                  const AllreduceChoice& choice, Match match) {
   const Call call = make_reduction(Kind::allreduce, data, op, match);
-  if (c.size() > 1 && !abilities(c).allow(choice.algorithm)) {
-    throw UsageError(std::string(name_of(choice.algorithm)) +
-                     (choice.algorithm == AllreduceAlgorithm::shared
-                          ? ": the ranks must be on one host and share memory"
-                          : ": there must be several hosts with as many ranks on each, more than "
-                            "one, that share memory"));
-  }
+  check_can_use(c, choice);
   const Medium medium = c.medium();
   const auto body = [=, locality = medium.locality.get(), reproducible = reproducible(c)](Io& io) {
     return reproducible ? allreduce_reproducible(io, *locality, call, data, op, choice)
@@ -258,6 +277,33 @@ Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer d
   if (choice.algorithm == AllreduceAlgorithm::shared)
     return Operation(c.engine_->start(medium, call, body, Engine::By::memory));
   return start_collective(c.engine_, medium, call, body);
+}
+
+Operation Communicator::start_allreduce_of_several(std::span<const Buffer> contributions,
+                                                   ReduceOp op, Match match) const {
+  check_contributions(contributions);
+  return CommunicatorInternals::start_allreduce_of_several(
+      *this, contributions, op, CommunicatorInternals::choose(*this, contributions.front().bytes()),
+      match);
+}
+
+Operation CommunicatorInternals::start_allreduce_of_several(const Communicator& c,
+                                                            std::span<const Buffer> contributions,
+                                                            ReduceOp op,
+                                                            const AllreduceChoice& choice,
+                                                            Match match) {
+  check_contributions(contributions);
+  check_can_use(c, choice);
+  Call call = make_reduction(Kind::allreduce, contributions.front(), op, match);
+  call.peer = static_cast<std::int32_t>(contributions.size());
+  const Medium medium = c.medium();
+  const std::vector<Buffer> all(contributions.begin(), contributions.end());
+  // Not by memory alone, whatever the algorithm is: there are several steps, which later calls with
+  // the same match must not come between.
+  return start_collective(c.engine_, medium, call,
+                          [call, op, choice, all, locality = medium.locality.get()](Io& io) {
+                            return allreduce_of_several(io, *locality, call, all, op, choice);
+                          });
 }
 
 void CommunicatorInternals::allreduce(const Communicator& c, Buffer data, ReduceOp op,
@@ -329,40 +375,6 @@ std::vector<std::string> CommunicatorInternals::gather(const Communicator& c, Ki
   for (const auto& bytes : texts)
     result.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return result;
-}
-
-std::vector<std::string> Communicator::gather_text(std::string_view text, Match match) const {
-  make_call(Kind::gather_text, {}, match);  // checks the match
-  return CommunicatorInternals::gather(*this, Kind::gather_text, text, match);
-}
-
-std::string Communicator::broadcast_text(std::string_view text, int root, Match match) const {
-  std::vector<std::int64_t> size{static_cast<std::int64_t>(text.size())};
-  broadcast(std::span(size), root, match);
-  std::string result(text);
-  result.resize(static_cast<std::size_t>(size[0]));
-  broadcast(std::span(result), root, match);
-  return result;
-}
-
-void Communicator::send(ConstBuffer d, int to, Match m) const { start_send(d, to, m).wait(); }
-void Communicator::receive(Buffer d, int from, Match m) const { start_receive(d, from, m).wait(); }
-void Communicator::broadcast(Buffer d, int root, Match m) const {
-  start_broadcast(d, root, m).wait();
-}
-void Communicator::allreduce(Buffer d, ReduceOp op, Match m) const {
-  CommunicatorInternals::allreduce(*this, d, op, CommunicatorInternals::choose(*this, d.bytes()),
-                                   m);
-}
-void Communicator::reduce_scatter(Buffer d, ReduceOp op, Match m) const {
-  start_reduce_scatter(d, op, m).wait();
-}
-void Communicator::allgather(Buffer d, Match m) const { start_allgather(d, m).wait(); }
-void Communicator::alltoallv(ConstBuffer s, Parts sp, Buffer r, Parts rp, Match m) const {
-  start_alltoallv(s, sp, r, rp, m).wait();
-}
-void Communicator::barrier(Match m) const {
-  if (!CommunicatorInternals::meet_at_once(*this, m)) start_barrier(m).wait();
 }
 
 }  // namespace convoy::comm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,10 @@ struct CommunicatorInternals {
                                    const AllreduceChoice& choice, Match match = {});
   static void allreduce(const Communicator& c, Buffer data, ReduceOp op,
                         const AllreduceChoice& choice, Match match = {});
+  // The same of several contributions of each rank.
+  static Operation start_allreduce_of_several(const Communicator& c,
+                                              std::span<const Buffer> contributions, ReduceOp op,
+                                              const AllreduceChoice& choice, Match match = {});
 };
 
 }  // namespace convoy::comm

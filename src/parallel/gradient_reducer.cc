@@ -15,6 +15,7 @@
 #include "parallel/direct_gradients.h"
 #include "parallel/reduction_step.h"
 #include "parallel/same_options.h"
+#include "parallel/wait.h"
 
 namespace convoy::parallel {
 namespace {
@@ -60,7 +61,7 @@ class EndOfBackward {
   ~EndOfBackward() {
     if (!awaited_) return;
     const std::lock_guard lock(gate_->mutex);
-    gate_->fail(std::make_exception_ptr(Failure(failure_)));
+    gate_->fail(std::make_exception_ptr(OtherSourceEnded(failure_)));
   }
   EndOfBackward(const EndOfBackward&) = delete;
   EndOfBackward& operator=(const EndOfBackward&) = delete;
@@ -90,6 +91,7 @@ class GradientReducer::Impl {
   Impl(const comm::Communicator& communicator, std::vector<std::vector<NamedTensor>> sources,
        ReducerOptions options)
       : step_(own_communicator(communicator, options), std::move(sources), options),
+        synchronizing_(step_.sources(), true),
         backwards_(step_.sources()),
         rest_awaited_(step_.sources()),
         allow_unused_(options.allow_unused) {
@@ -146,24 +148,55 @@ class GradientReducer::Impl {
     }
   }
 
-  void give_gradient(std::size_t i) {
+  void give_gradient(std::size_t i, std::size_t source) {
     const std::lock_guard lock(gate_->mutex);
-    check_one_source();
+    check_source(source);
     if (i >= step_.parameters()) {
       throw UsageError(prefix() + "there is no parameter " + std::to_string(i) +
                        " to give a gradient of; the reducer has " +
                        std::to_string(step_.parameters()));
     }
-    step_.gradient_ready(0, i);
+    step_.gradient_ready(source, i);
   }
   void finish_step() {
     const std::lock_guard lock(gate_->mutex);
-    check_one_source();
     step_.finish();
   }
 
+  void skip(std::size_t source) {
+    {
+      const std::lock_guard lock(gate_->mutex);
+      check_source(source);
+      if (gate_->error) std::rethrow_exception(gate_->error);
+      try {
+        for (std::size_t i = 0; i < step_.parameters(); ++i) step_.gradient_ready(source, i);
+      } catch (...) {
+        end_others(source);
+        throw;
+      }
+    }
+    on_end_of_backward(source);
+  }
+  void fail(const std::string& why) {
+    const std::lock_guard lock(gate_->mutex);
+    gate_->fail(std::make_exception_ptr(OtherSourceEnded(prefix() + why)));
+  }
+
+  void set_synchronizing(bool on) {
+    const std::lock_guard lock(gate_->mutex);
+    synchronizing_.assign(synchronizing_.size(), on);
+  }
+  void set_synchronizing(bool on, std::size_t source) {
+    const std::lock_guard lock(gate_->mutex);
+    check_source(source);
+    synchronizing_[source] = on;
+  }
+  bool synchronizing() const {
+    const std::lock_guard lock(gate_->mutex);
+    return synchronizing_[0];
+  }
+
   ReductionStep& step() { return step_; }
-  bool synchronizing = true;
 
  private:
   at::Tensor take(std::size_t i) {
@@ -173,7 +206,7 @@ class GradientReducer::Impl {
 
   void on_gradient(std::size_t source, std::size_t i) {
     const std::lock_guard lock(gate_->mutex);
-    if (!synchronizing) {
+    if (!synchronizing_[source]) {
       step_.gradient_kept(source, i);
       return;
     }
@@ -187,9 +220,28 @@ class GradientReducer::Impl {
       }
       step_.gradient_ready(source, i);
     } catch (...) {
-      gate_->fail(std::current_exception());
+      end_others(source);
       throw;
     }
+  }
+
+  // Called under the lock, where the error is being caught that this source has. Of several sources
+  // the others end with what names it, but for a failure of the world, which is that of all.
+  void end_others(std::size_t source) {
+    const std::exception_ptr error = std::current_exception();
+    std::string why;
+    try {
+      std::rethrow_exception(error);
+    } catch (const Failure&) {
+      return gate_->fail(error);
+    } catch (const std::exception& e) {
+      why = message_of(e);
+    } catch (...) {
+      why = "an exception that is no std::exception";
+    }
+    if (step_.sources() == 1) return gate_->fail(error);
+    const std::string who = "the backward pass of source " + std::to_string(source);
+    gate_->fail(std::make_exception_ptr(OtherSourceEnded(prefix() + who + " has ended: " + why)));
   }
 
   void await_end_of_backward(std::size_t source) {
@@ -224,8 +276,10 @@ class GradientReducer::Impl {
     } else {
       const std::uint64_t mine = gate_->steps;
       const auto over = [&] { return gate_->steps != mine || gate_->error; };
-      if (!wait_on_gate(lock, over))
+      const auto since = Clock::now();
+      if (!wait_up_to(gate_->changed, lock, step_.communicator().timeout(), over))
         gate_->fail(std::make_exception_ptr(Failure(who_is_missing(source))));
+      step_.note_wait_of_source(seconds_since(since));
     }
     if (gate_->error) std::rethrow_exception(gate_->error);
   }
@@ -249,20 +303,10 @@ class GradientReducer::Impl {
     return false;
   }
 
-  // Up to the world's timeout, of which the time in which this process is stopped takes none.
-  template <class Over>
-  bool wait_on_gate(std::unique_lock<std::mutex>& lock, const Over& over) {
-    using Seconds = std::chrono::duration<double>;
-    for (Seconds left = step_.communicator().timeout(); left.count() > 0; left -= Seconds(1)) {
-      if (gate_->changed.wait_for(lock, std::min(left, Seconds(1)), over)) return true;
-    }
-    return over();
-  }
-
-  void check_one_source() const {
-    if (step_.sources() == 1) return;
-    throw UsageError(prefix() + "gradients can be given to a reducer of one source; this one has " +
-                     std::to_string(step_.sources()));
+  void check_source(std::size_t source) const {
+    if (source < step_.sources()) return;
+    throw UsageError(prefix() + "there is no source " + std::to_string(source) +
+                     "; the reducer has " + std::to_string(step_.sources()));
   }
 
   std::string prefix() const {
@@ -298,8 +342,9 @@ class GradientReducer::Impl {
   std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();  // its lock is that of step_ as well
   std::vector<Hook> hooks_;
   std::vector<std::unique_ptr<DirectGradient>> direct_;
-  std::vector<bool> backwards_;     // per source: in a backward pass that reduces
-  std::vector<bool> rest_awaited_;  // per source: from the pass around one that has ended
+  std::vector<bool> synchronizing_;  // per source; by the gate's lock, as what follows
+  std::vector<bool> backwards_;      // per source: in a backward pass that reduces
+  std::vector<bool> rest_awaited_;   // per source: from the pass around one that has ended
   bool allow_unused_;
 };
 
@@ -322,11 +367,18 @@ void GradientReducer::check_parameters() const {
   impl_->check_last_backward();
   impl_->check_parameters();
 }
-void GradientReducer::set_synchronizing(bool on) { impl_->synchronizing = on; }
-bool GradientReducer::synchronizing() const { return impl_->synchronizing; }
+void GradientReducer::set_synchronizing(bool on) { impl_->set_synchronizing(on); }
+void GradientReducer::set_synchronizing(bool on, int source) {
+  impl_->set_synchronizing(on, static_cast<std::size_t>(source));
+}
+bool GradientReducer::synchronizing() const { return impl_->synchronizing(); }
+void GradientReducer::skip(int source) { impl_->skip(static_cast<std::size_t>(source)); }
+void GradientReducer::fail(const std::string& why) { impl_->fail(why); }
 void GradientReducer::drain(const std::function<void()>& on_step) { impl_->step().drain(on_step); }
 bool GradientReducer::join_with_zeros() { return impl_->step().join_with_zeros(); }
-void GradientReducer::give_gradient(std::size_t parameter) { impl_->give_gradient(parameter); }
+void GradientReducer::give_gradient(std::size_t parameter, int source) {
+  impl_->give_gradient(parameter, static_cast<std::size_t>(source));
+}
 void GradientReducer::finish_step() { impl_->finish_step(); }
 void GradientReducer::set_observer(std::function<void(const ReductionSpan&)> observer) {
   impl_->step().set_observer(std::move(observer));

@@ -75,9 +75,13 @@ void ReductionStep::make_buckets(const std::vector<std::size_t>& order) {
     }
     std::int64_t offset = 0;
     for (std::size_t i : bucket.members) {
-      parameters_[i].bucket = b;
-      parameters_[i].slot = view_like(bucket.flat, offset, parameters_[i].tensors[0]);
-      offset += parameters_[i].tensors[0].numel();
+      Parameter& p = parameters_[i];
+      p.bucket = b;
+      p.slot = view_like(bucket.flat, offset, p.tensors[0]);
+      p.apart.clear();
+      for (const at::Tensor& other : bucket.apart)
+        p.apart.push_back(view_like(other, offset, p.tensors[0]));
+      offset += p.tensors[0].numel();
     }
     statistics_.bytes += bucket.flat.nbytes();
   }

@@ -41,6 +41,7 @@ ReductionStep::ReductionStep(comm::Communicator communicator,
   if (sources.empty() || options_.bucket_bytes == 0) {
     throw UsageError("a gradient reducer needs at least one source and a bucket size above 0");
   }
+  several_ = sources.size() > 1 && communicator_.reproducible();
   for (std::size_t i = 0; i < sources[0].size(); ++i) {
     if (!sources[0][i].tensor.requires_grad()) {
       for (const auto& source : sources) frozen_.push_back(source.at(i));
@@ -64,35 +65,55 @@ void ReductionStep::count_samples(std::size_t source, double samples) {
   ++samples_[source].micro_batches;
 }
 
-// With weights in units of the usual batch they add up to the number of ranks in all but the last
-// steps of an epoch, so that an average over ranks is all there is to do.
+// With weights in units of the usual batch they add up to the number of contributions in all but
+// the last steps of an epoch, so that an average over these is all there is to do.
 void ReductionStep::agree_on_nominal_samples() {
   if (nominal_samples_ == 0) nominal_samples_ = options_.nominal_samples;
   if (nominal_samples_ > 0) return;
   std::vector<double> samples(1, 0.0);
-  for (const Samples& s : samples_) samples[0] += s.per_micro_batch().value_or(0);
+  for (const Samples& s : samples_) {
+    const double own = s.per_micro_batch().value_or(0);
+    // As many ranks with one source each would agree on the largest share.
+    samples[0] =
+        several_ ? std::max(samples[0], own) : samples[0] + own / static_cast<double>(sources());
+  }
   communicator_.allreduce(comm::buffer_of(samples), comm::ReduceOp::max, channels::kNominal);
   nominal_samples_ = samples[0] > 0 ? samples[0] : 1;
 }
 
-void ReductionStep::begin(Control mine) {
+void ReductionStep::begin(const std::vector<Control>& mine) {
   work_left_ = meanwhile_ != nullptr;
   in_step_ = true;
   statistics_.in_place_bytes = 0;
-  control_ = {mine.weight, mine.working};
-  control_sum_ = communicator_.start_allreduce(comm::buffer_of(control_), comm::ReduceOp::sum,
-                                               channels::kControl);
+  controls_.clear();
+  for (const Control& control : mine) controls_.push_back({control.weight, control.working});
+  if (!several_) {
+    control_sum_ = communicator_.start_allreduce(comm::buffer_of(controls_.front()),
+                                                 comm::ReduceOp::sum, channels::kControl);
+    return;
+  }
+  std::vector<comm::Buffer> buffers;
+  for (std::array<double, 2>& control : controls_)
+    buffers.emplace_back(control.data(), control.size(), comm::Type::f64);
+  control_sum_ =
+      communicator_.start_allreduce_of_several(buffers, comm::ReduceOp::sum, channels::kControl);
 }
 
 void ReductionStep::begin_with_samples() {
   agree_on_nominal_samples();
+  const bool by_samples = options_.averaging == Averaging::samples;
+  const double nominal = nominal_of_contribution();
+  std::vector<Control> mine;
   double samples = 0;
   bool counted = false;
   for (const Samples& s : samples_) {
-    counted |= options_.averaging == Averaging::samples && s.per_micro_batch();
-    samples += s.per_micro_batch().value_or(0);
+    const std::optional<double> own = s.per_micro_batch();
+    counted |= by_samples && own;
+    samples += own.value_or(0);
+    if (several_) mine.push_back({by_samples && own ? *own / nominal : 1.0, 1.0});
   }
-  begin({counted ? samples / nominal_samples_ : 1.0, 1.0});
+  if (!several_) mine.push_back({counted ? samples / nominal : 1.0, 1.0});
+  begin(mine);
 }
 
 at::Tensor ReductionStep::take_slot(std::size_t i) {
@@ -124,12 +145,13 @@ void ReductionStep::gradient_ready(std::size_t source, std::size_t i) {
   report_reductions();
 }
 
-// 1 for a source with the usual number of samples.
+// 1 for a contribution of the usual number of samples; of several sources that make one together
+// each has its part.
 double ReductionStep::scale_of(std::size_t source) const {
   if (options_.averaging == Averaging::sum) return 1;
   const std::optional<double> own = samples_[source].per_micro_batch();
-  if (options_.averaging == Averaging::samples && own) return *own / nominal_samples_;
-  return 1.0 / static_cast<double>(sources());
+  if (options_.averaging == Averaging::samples && own) return *own / nominal_of_contribution();
+  return static_cast<double>(own_contributions()) / static_cast<double>(sources());
 }
 
 // Whether .grad has something to reduce. Autograd may tell of a gradient that a function of the
@@ -139,33 +161,39 @@ bool ReductionStep::contributes(std::size_t source, std::size_t i) const {
   return (p.from[source] || p.kept[source]) && p.tensors[source].grad().defined();
 }
 
-// The one pass over a gradient that is not in its place: copy, scale and conversion together, and
-// the sum over sources in their order.
+// The one pass over a gradient that is not in its place: copy, scale and conversion together.
+// `first`: nothing is in the slot yet.
+void ReductionStep::add_to_slot(at::Tensor& slot, std::size_t source, std::size_t i, bool first,
+                                double scale) {
+  const at::Tensor& grad = parameters_[i].tensors[source].grad();
+  // The mean of nothing may be no number.
+  if (scale == 0 || !contributes(source, i)) {
+    if (first) slot.zero_();
+  } else if (!first) {
+    slot.add_(grad.to(slot.device()), scale);
+  } else if (same_memory(grad, slot)) {
+    statistics_.in_place_bytes += slot.nbytes();
+    if (scale != 1) slot.mul_(scale);
+  } else {
+    // From another device it comes as it is: what is rounded, and how often, is the same.
+    copy_scaled(slot, grad.to(slot.device()), scale);
+  }
+}
+
+// The sum over sources in their order, unless each is apart.
 void ReductionStep::copy_to_bucket(std::size_t i) {
   const auto start = Clock::now();
   const torch::NoGradGuard no_grad;
   Parameter& p = parameters_[i];
   const bool divided_later = buckets_[p.bucket].operation == comm::ReduceOp::average;
   const bool sum = divided_later || options_.averaging == Averaging::sum;
-  const double ranks = sum ? 1 : communicator_.size();
+  const double divisor = sum ? 1 : contributions();
   for (std::size_t s = 0; s < sources(); ++s) {
     const at::Tensor& grad = p.tensors[s].grad();
     if (grad.defined() && grad.is_sparse())
       throw UsageError("parameter '" + p.name + "' has a sparse gradient, which is not supported");
-    const double scale = scale_of(s) / ranks;
-    // The mean of nothing may be no number.
-    if (scale == 0 || !contributes(s, i)) {
-      if (s == 0) p.slot.zero_();
-    } else if (s == 0 && same_memory(grad, p.slot)) {
-      statistics_.in_place_bytes += p.slot.nbytes();
-      if (scale != 1) p.slot.mul_(scale);
-    } else if (s == 0 && grad.device() == p.slot.device()) {
-      copy_scaled(p.slot, grad, scale);
-    } else if (s == 0) {
-      p.slot.copy_(grad).mul_(scale);
-    } else {
-      p.slot.add_(grad.to(p.slot.device()), scale);
-    }
+    at::Tensor& slot = several_ && s > 0 ? p.apart[s - 1] : p.slot;
+    add_to_slot(slot, s, i, s == 0 || several_, scale_of(s) / divisor);
   }
   statistics_.copy_seconds += seconds_since(start);
   if (observer_) {
@@ -260,11 +288,11 @@ void ReductionStep::end_wait() {
 void ReductionStep::complete(const std::vector<bool>& used) {
   waiting_since_ = Clock::now();
   wait_for(control_sum_);
-  const double weight = control_[0];
-  const bool rescale = options_.averaging != Averaging::sum && weight != communicator_.size();
+  const double weight = controls_.front()[0];
+  const bool rescale = options_.averaging != Averaging::sum && weight != contributions();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     receive(b);
-    if (rescale && weight > 0) buckets_[b].flat.mul_(communicator_.size() / weight);
+    if (rescale && weight > 0) buckets_[b].flat.mul_(contributions() / weight);
     write_gradients(b, used);
   }
   for (Parameter& p : parameters_) p.kept.assign(sources(), false);
@@ -308,14 +336,17 @@ void ReductionStep::reset() {
 bool ReductionStep::join_with_zeros() {
   if (in_step_) throw UsageError("a rank can't join with zeros during a backward pass of its own");
   agree_on_nominal_samples();
-  begin({0.0, 0.0});
+  begin(std::vector<Control>(own_contributions()));
   waiting_since_ = Clock::now();
   wait_for(control_sum_);
   end_wait();
-  const bool somebody = control_[1] > 0;
+  const bool somebody = controls_.front()[1] > 0;
   if (somebody) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) keep_gradient_apart(i);
-    for (Bucket& bucket : buckets_) bucket.flat.zero_();
+    for (Bucket& bucket : buckets_) {
+      bucket.flat.zero_();
+      for (at::Tensor& other : bucket.apart) other.zero_();
+    }
     for (std::size_t b = 0; b < buckets_.size(); ++b) start(b);
     complete(find_used());
     adopt_measured_order();

@@ -26,7 +26,7 @@ class ReductionStep {
  public:
   // Gradients on a device travel through the memory of the host by `copies`: null, by those of the
   // device that the parameters of the first source are on, where they are on one and there is
-  // somebody to send them to.
+  // somebody to send them to, or the host to add up what several sources contribute.
   ReductionStep(comm::Communicator communicator, std::vector<std::vector<NamedTensor>> sources,
                 ReducerOptions options, std::unique_ptr<DeviceCopies> copies = nullptr);
 
@@ -61,6 +61,8 @@ class ReductionStep {
   void set_meanwhile(std::function<bool()> work) { meanwhile_ = std::move(work); }
 
   const ReducerStatistics& statistics() const { return statistics_; }
+  // A source has waited so long for the others, and for what the last of them has to do.
+  void note_wait_of_source(double seconds) { statistics_.source_wait_seconds += seconds; }
   const comm::Communicator& communicator() const { return communicator_; }
   std::vector<std::vector<std::string>> bucket_names() const;
 
@@ -69,6 +71,7 @@ class ReductionStep {
     std::string name;
     std::vector<at::Tensor> tensors;  // one per source
     at::Tensor slot;                  // its part of the bucket, laid out like the parameter
+    std::vector<at::Tensor> apart;    // those of Bucket::apart, of the sources after the first
     std::size_t bucket = 0;
     std::size_t arrived = 0;  // sources whose gradient is there
     std::vector<bool> from;   // which
@@ -77,18 +80,23 @@ class ReductionStep {
   };
   struct Bucket {
     std::vector<std::size_t> members;
-    at::Tensor flat;     // where gradients are gathered
-    at::Tensor travels;  // what is reduced: the same memory, or the host's where there are copies_
+    at::Tensor flat;  // where gradients are gathered
+    // Where those of the other sources are, where each is a contribution of its own: their sum
+    // would be rounded before that over ranks is.
+    std::vector<at::Tensor> apart;
+    // What is reduced, of each contribution: the same memory, or the host's if there are copies_.
+    std::vector<at::Tensor> travels;
     comm::ReduceOp operation = comm::ReduceOp::sum;
-    std::size_t missing = 0;                   // parameters that are not in `flat` yet
-    std::unique_ptr<DeviceCopies::Copy> copy;  // from `flat`, until the reduction begins
+    std::size_t missing = 0;  // parameters that are not there yet
+    // To what travels, until the reduction begins.
+    std::vector<std::unique_ptr<DeviceCopies::Copy>> copies;
     comm::Operation reduction;
     Clock::time_point started;
     bool reported = true;  // to the observer
   };
-  // What ranks tell each other once per step, summed.
+  // What ranks tell each other once per step, summed: one of each contribution.
   struct Control {
-    double weight = 0;   // of this rank's gradient, in units of the nominal one
+    double weight = 0;   // of the gradient, in units of the nominal one
     double working = 0;  // 1 from a rank that runs the step, 0 from one that passes
   };
 
@@ -98,11 +106,21 @@ class ReductionStep {
   void make_buckets(const std::vector<std::size_t>& order);
   void make_memory(const std::vector<std::vector<std::size_t>>& plan,
                    const std::vector<std::size_t>& bytes);
+  // What is added up over ranks: one contribution of each, or one of each of its sources.
+  std::size_t own_contributions() const { return several_ ? sources() : 1; }
+  double contributions() const {
+    return static_cast<double>(communicator_.size()) * static_cast<double>(own_contributions());
+  }
+  // The samples of a usual contribution.
+  double nominal_of_contribution() const {
+    return several_ ? nominal_samples_ : nominal_samples_ * static_cast<double>(sources());
+  }
   void agree_on_nominal_samples();
   double scale_of(std::size_t source) const;
-  void begin(Control mine);
+  void begin(const std::vector<Control>& mine);
   void begin_with_samples();
   void copy_to_bucket(std::size_t i);
+  void add_to_slot(at::Tensor& slot, std::size_t source, std::size_t i, bool first, double scale);
   void keep_gradient_apart(std::size_t i);
   void start(std::size_t bucket);
   void reduce(std::size_t bucket);
@@ -121,6 +139,7 @@ class ReductionStep {
 
   comm::Communicator communicator_;
   ReducerOptions options_;
+  bool several_ = false;  // each source is a contribution of its own
   std::vector<Parameter> parameters_;
   std::vector<NamedTensor> frozen_;
   // Where buckets are: on this device; with copies_, by which they go to the host and come back,
@@ -144,10 +163,10 @@ class ReductionStep {
     }
   };
   std::vector<Samples> samples_;  // per source, since the last step
-  // The largest share of any rank in the first step; 0 until agreed on.
+  // The largest share of any source in the first step; 0 until agreed on.
   double nominal_samples_ = 0;
   bool in_step_ = false;
-  std::array<double, 2> control_{};
+  std::vector<std::array<double, 2>> controls_;  // the sum is in the first
   comm::Operation control_sum_;
   ReducerStatistics statistics_;
   std::function<void(const ReductionSpan&)> observer_;

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/hold.h"
-#include "comm/internals.h"
 #include "parallel/channels.h"
 #include "parallel/reduction_step.h"
 #include "parallel/tensors.h"
@@ -36,9 +35,8 @@ void ReductionStep::choose_memory() {
   }
   device_ = common_device(of_first);
   if (!device_) return;
-  // A reproducible sum has rounded what one rank has, too.
-  const bool alone =
-      communicator_.size() == 1 && !comm::CommunicatorInternals::reproducible(communicator_);
+  // Contributions of one rank's sources are added up as those of several ranks, by the host.
+  const bool alone = communicator_.size() == 1 && !communicator_.reproducible();
   if (!alone) copies_ = copies_of(*device_);
 }
 
@@ -62,7 +60,10 @@ void ReductionStep::make_memory(const std::vector<std::vector<std::size_t>>& pla
     const at::ScalarType type = wire_type(bucket.members.front());
     if (copies_) {
       bucket.flat = copies_->device_memory(elements, type);
-      bucket.travels = copies_->host_memory(elements, type);
+      for (std::size_t c = 1; c < own_contributions(); ++c)
+        bucket.apart.push_back(copies_->device_memory(elements, type));
+      for (std::size_t c = 0; c < own_contributions(); ++c)
+        bucket.travels.push_back(copies_->host_memory(elements, type));
       continue;
     }
     // Gradients that alias it keep it alive.
@@ -70,16 +71,21 @@ void ReductionStep::make_memory(const std::vector<std::vector<std::size_t>>& pla
                           : at::from_blob(
                                 memory.bytes().data() + begins[b], {elements}, [memory](void*) {},
                                 torch::TensorOptions().dtype(type));
-    bucket.travels = bucket.flat;
+    for (std::size_t c = 1; c < own_contributions(); ++c)
+      bucket.apart.push_back(at::empty_like(bucket.flat));
+    bucket.travels.push_back(bucket.flat);
+    bucket.travels.insert(bucket.travels.end(), bucket.apart.begin(), bucket.apart.end());
   }
 }
 
-// All of its gradients are in the bucket.
+// All of its gradients are there, of all sources.
 void ReductionStep::start(std::size_t bucket) {
   Bucket& b = buckets_[bucket];
   if (device_ && !copies_) return;  // it is what it will be
   if (!copies_) return reduce(bucket);
-  b.copy = copies_->start(b.travels, b.flat);
+  b.copies.push_back(copies_->start(b.travels.front(), b.flat));
+  for (std::size_t c = 1; c < own_contributions(); ++c)
+    b.copies.push_back(copies_->start(b.travels[c], b.apart[c - 1]));
   reduce_what_has_arrived();
 }
 
@@ -90,14 +96,23 @@ void ReductionStep::reduce(std::size_t bucket) {
     b.reported = false;
   }
   hold_at("allreduce");
-  b.reduction = communicator_.start_allreduce(
-      buffer_of(b.travels), b.operation, {channels::kBuckets, static_cast<std::uint16_t>(bucket)});
+  const comm::Match match{channels::kBuckets, static_cast<std::uint16_t>(bucket)};
+  if (!several_) {
+    b.reduction = communicator_.start_allreduce(buffer_of(b.travels.front()), b.operation, match);
+    return;
+  }
+  std::vector<comm::Buffer> buffers;
+  for (const at::Tensor& one : b.travels) buffers.push_back(buffer_of(one));
+  b.reduction = communicator_.start_allreduce_of_several(buffers, b.operation, match);
 }
 
 void ReductionStep::reduce_what_has_arrived() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (!buckets_[b].copy || !buckets_[b].copy->done()) continue;
-    buckets_[b].copy.reset();
+    auto& copies = buckets_[b].copies;
+    const bool there =
+        std::all_of(copies.begin(), copies.end(), [](const auto& copy) { return copy->done(); });
+    if (copies.empty() || !there) continue;
+    copies.clear();
     reduce(b);
   }
 }
@@ -113,9 +128,9 @@ void ReductionStep::receive(std::size_t bucket) {
   // arrive.
   const auto on_their_way = [this] {
     return std::any_of(buckets_.begin(), buckets_.end(),
-                       [](const Bucket& other) { return other.copy != nullptr; });
+                       [](const Bucket& other) { return !other.copies.empty(); });
   };
-  while (b.copy || (on_their_way() && !b.reduction.done())) {
+  while (!b.copies.empty() || (on_their_way() && !b.reduction.done())) {
     if (work_left_) {
       report_reductions();
       end_wait();
@@ -128,7 +143,7 @@ void ReductionStep::receive(std::size_t bucket) {
   }
   wait_for(b.reduction);
   report_reductions();
-  if (copies_) copies_->start(b.flat, b.travels)->join();
+  if (copies_) copies_->start(b.flat, b.travels.front())->join();
 }
 
 }  // namespace convoy::parallel

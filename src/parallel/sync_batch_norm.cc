@@ -3,12 +3,14 @@
 #include <ATen/ops/batch_norm_native.h>
 #include <torch/library.h>
 
+#include <string>
 #include <utility>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "parallel/channels.h"
 #include "parallel/tensors.h"
+#include "parallel/wait.h"
 
 namespace convoy::parallel {
 namespace {
@@ -43,13 +45,16 @@ at::Tensor centered_by(const at::Tensor& mean, const at::Tensor& x) {
   return wide - per_channel(mean, wide);
 }
 
-// Sums a small double tensor over ranks, in place, and counts the time. Kept in double: sums of
-// squares cancel.
-at::Tensor sum_over_ranks(const comm::Communicator& communicator, const at::Tensor& values,
-                          comm::Match match, double& seconds) {
+// Sums a small double tensor over replicas and ranks, in place, and counts the time. Kept in
+// double: sums of squares cancel.
+at::Tensor sum_over_all(const SynchronizedBatchNorm& scope, const at::Tensor& values,
+                        comm::Match match, double& seconds) {
   at::Tensor host = values.to(at::kCPU).contiguous();
   const auto start = Clock::now();
-  communicator.allreduce(buffer_of(host), comm::ReduceOp::sum, match);
+  if (scope.replicas != nullptr)
+    scope.replicas->add(scope.replica, host, match);
+  else
+    scope.communicator->allreduce(buffer_of(host), comm::ReduceOp::sum, match);
   seconds += seconds_since(start);
   return host.to(values.device());
 }
@@ -83,13 +88,12 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     // Two rounds, mean first: the variance of large values near each other survives that.
     const auto wide = x.options().dtype(at::kDouble);
     at::Tensor first = at::cat({x.sum(dims, false, at::kDouble), at::full({1}, own_count, wide)});
-    first = sum_over_ranks(*scope.communicator, first, match, scope.seconds.forward);
+    first = sum_over_all(scope, first, match, scope.seconds.forward);
     const double count = first[channels].item<double>();
     const at::Tensor mean = first.narrow(0, 0, channels) / count;
     const at::Tensor centered = centered_by(mean, x);
-    const at::Tensor square_sum =
-        sum_over_ranks(*scope.communicator, centered.square().sum(dims, false, at::kDouble), match,
-                       scope.seconds.forward);
+    const at::Tensor square_sum = sum_over_all(
+        scope, centered.square().sum(dims, false, at::kDouble), match, scope.seconds.forward);
     const at::Tensor variance = square_sum / count;
     const at::Tensor inverse_std = (variance + eps).rsqrt();
 
@@ -136,9 +140,9 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
 
     const at::Tensor dy_sum = dy.sum(dims, false, at::kDouble);
     const at::Tensor dy_x_sum = (dy * normalized).sum(dims, false, at::kDouble);
-    const at::Tensor sums = sum_over_ranks(*scope.communicator, at::cat({dy_sum, dy_x_sum}) * share,
-                                           match, scope.seconds.backward) /
-                            ((share == 0 ? 1 : share) * count);
+    const at::Tensor sums =
+        sum_over_all(scope, at::cat({dy_sum, dy_x_sum}) * share, match, scope.seconds.backward) /
+        ((share == 0 ? 1 : share) * count);
     at::Tensor scale = inverse_std;
     if (weight.defined()) scale = scale * weight.to(at::kDouble);
     const at::Tensor dx = (dy - per_channel(sums.narrow(0, 0, channels), dy) -
@@ -166,6 +170,61 @@ at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& 
 }
 
 }  // namespace
+
+StatisticsSum::StatisticsSum(comm::Communicator communicator, std::size_t replicas)
+    : communicator_(std::move(communicator)),
+      replicas_(replicas),
+      values_(replicas, nullptr),
+      missing_(replicas) {}
+
+// Who comes last adds up.
+void StatisticsSum::add(std::size_t replica, at::Tensor& values, comm::Match match) {
+  std::unique_lock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  values_.at(replica) = &values;
+  if (--missing_ == 0) {
+    try {
+      reduce(match);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    values_.assign(replicas_, nullptr);
+    missing_ = replicas_;
+    ++sums_;
+    changed_.notify_all();
+  } else {
+    const auto over = [this, mine = sums_] { return sums_ != mine || error_; };
+    if (!wait_up_to(changed_, lock, communicator_.timeout(), over) && !error_) {
+      error_ = std::make_exception_ptr(Failure(
+          "rank " + std::to_string(communicator_.rank()) + ": replica " + std::to_string(replica) +
+          " has waited for the others in a synchronized batch normalization until the "
+          "timeout"));
+      changed_.notify_all();
+    }
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+void StatisticsSum::reduce(comm::Match match) {
+  at::Tensor& sum = *values_.front();
+  if (communicator_.reproducible()) {
+    std::vector<comm::Buffer> buffers;
+    for (const at::Tensor* own : values_) buffers.push_back(buffer_of(*own));
+    communicator_.allreduce_of_several(buffers, comm::ReduceOp::sum, match);
+  } else {
+    for (std::size_t i = 1; i < replicas_; ++i) sum.add_(*values_[i]);
+    communicator_.allreduce(buffer_of(sum), comm::ReduceOp::sum, match);
+  }
+  for (std::size_t i = 1; i < replicas_; ++i) values_[i]->copy_(sum);
+}
+
+void StatisticsSum::fail(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (!error_)
+    error_ = std::make_exception_ptr(
+        OtherSourceEnded("rank " + std::to_string(communicator_.rank()) + ": " + why));
+  changed_.notify_all();
+}
 
 SynchronizedBatchNorm* exchange_synchronized_batch_norm(SynchronizedBatchNorm* scope) {
   return std::exchange(current, scope);

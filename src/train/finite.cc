@@ -39,11 +39,6 @@ std::string first_not_finite(const torch::nn::Module& module, const std::set<std
   return "";
 }
 
-std::string first_not_finite(const comm::Communicator& communicator,
-                             const torch::nn::Module& module, const std::set<std::string>& meant) {
-  return first_said(communicator, first_not_finite(module, meant));
-}
-
 std::string first_said(const comm::Communicator& communicator, const std::string& own) {
   for (const std::string& said : communicator.gather_text(own))
     if (!said.empty()) return said;

@@ -22,11 +22,6 @@ std::set<std::string> buffers_not_finite(const torch::nn::Module& module);
 // which isn't finite; "" if there is none. Reads each value once.
 std::string first_not_finite(const torch::nn::Module& module, const std::set<std::string>& meant);
 
-// Looks at modules of several ranks, which may hold different parts, and gives every rank the name
-// that the first one finds. Collective.
-std::string first_not_finite(const comm::Communicator& communicator,
-                             const torch::nn::Module& module, const std::set<std::string>& meant);
-
 // What the first rank says that says anything, on every rank. Collective.
 std::string first_said(const comm::Communicator& communicator, const std::string& own);
 

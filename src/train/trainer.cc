@@ -71,6 +71,13 @@ void Trainer::Impl::count(const StepReport& report) {
   if (rank_times_) note_rank_times(rank_times_->add(moment_.step, phases_of(report)));
 }
 
+// Of all ranks. Collective.
+std::string Trainer::Impl::what_is_not_finite() {
+  std::string own = first_not_finite(module(), meant_);
+  if (own.empty()) own = strategy().not_finite_beside(meant_);
+  return first_said(all(), own);
+}
+
 // The loss is of the weights before the update, the gradient what they were updated by, or would
 // have been.
 void Trainer::Impl::check_update(const StepReport& report) {
@@ -90,7 +97,7 @@ void Trainer::Impl::check_update(const StepReport& report) {
   } else if (!(report.gradient_norm < 0)) {  // the strategy makes updates itself
     more = "; with the strategy " + recipe_.strategy + " no batch is run once more to find out why";
   }
-  const std::string weights = first_not_finite(all(), module(), meant_);
+  const std::string weights = what_is_not_finite();
   const std::string gradient = first_said(all(), report.not_finite);
   if (!weights.empty())
     give_up(why + ", and '" + weights + "' has values that are not finite" + more, weights);
@@ -102,7 +109,7 @@ void Trainer::Impl::check_update(const StepReport& report) {
 // NaN has a class for each sample, too, and before they are saved, since a checkpoint of them would
 // take the place of one from which training can go on.
 void Trainer::Impl::check_weights() {
-  const std::string name = first_not_finite(all(), module(), meant_);
+  const std::string name = what_is_not_finite();
   if (!name.empty())
     give_up("after step " + std::to_string(moment_.step) + " '" + name +
                 "' has values that are not finite",

@@ -82,6 +82,7 @@ class Trainer::Impl final : public TrainerContext {
   bool is_a_new_best();
   bool evaluate_now(bool& all_have_failed);
   void check_update(const StepReport& report);
+  std::string what_is_not_finite();
   void check_weights();
   void warn_of_evaluation(const Evaluation& evaluation) const;
   // Ends the training, whose numbers are none any more: `why` is what says so, `where` the layer,

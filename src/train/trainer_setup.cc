@@ -14,6 +14,7 @@
 #include "train/run/saved_score.h"
 #include "train/run/set_up_watch.h"
 #include "train/same_everywhere.h"
+#include "train/strategies/devices/options.h"
 #include "train/strategies/sandblaster/saved.h"
 #include "train/trainer_impl.h"
 
@@ -34,7 +35,7 @@ Trainer::Impl::Impl(const comm::World& world, const Registry& registry, const Re
   set_threads(world_, static_cast<int>(recipe_.threads));
   keep_large_blocks({.processes = world_.local_size()});
   check_same_recipe(all(), print_recipe(recipe_, false));
-  open_device(recipe_.device, world_.local_rank());
+  open_device(recipe_.device, first_gpu_of_rank(recipe_, world_.local_rank()));
   const bool automatic = recipe_.automatic();
   // Planning takes long. All that it may choose has the folder on rank 0.
   if (automatic) take_folder(0);

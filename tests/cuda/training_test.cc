@@ -49,6 +49,21 @@ TEST_F(CudaTest, TheOtherStrategiesDoAsWell) {
                                       "model.classes=8", "training.epochs=1"});
 }
 
+// Of one GPU, which all of them share.
+TEST_F(CudaTest, SeveralDevicesOfARankDoAsWell) {
+  NEEDS_A_GPU();
+  const RunResult cpu = train(recipe("devices-cpu"));
+  for (const std::string table : {"optimized", "baseline"}) {
+    for (const std::string reproducible : {"false", "true"}) {
+      const std::string name = "devices-" + table + "-" + reproducible;
+      const RunResult gpu =
+          train(recipe(name, {"device=cuda", "sync.devices=2", "sync.gpus=[0, 0]",
+                              "sync.table=" + table, "sync.reproducible=" + reproducible}));
+      expect_equal(cpu, gpu, name, kAsTheCpu);
+    }
+  }
+}
+
 // bfloat16 has three digits; what is trained is easy.
 TEST_F(CudaTest, NarrowTypesTrainToo) {
   NEEDS_A_GPU();

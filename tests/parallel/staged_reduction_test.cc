@@ -23,8 +23,9 @@ std::vector<NamedTensor> some_parameters() {
           {"wide", torch::zeros({6}, torch::kDouble).set_requires_grad(true)}};
 }
 
-at::Tensor gradient_for(const at::Tensor& parameter, int step, std::size_t i) {
-  const int number = 1000 * step + 10 * test_world().rank() + static_cast<int>(i);
+at::Tensor gradient_for(const at::Tensor& parameter, int step, std::size_t source, std::size_t i) {
+  const int number =
+      1000 * step + 100 * static_cast<int>(source) + 10 * test_world().rank() + static_cast<int>(i);
   auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(number));
   const at::Tensor values = torch::randn(parameter.sizes(), generator,
                                          at::TensorOptions().dtype(parameter.scalar_type()));
@@ -34,55 +35,63 @@ at::Tensor gradient_for(const at::Tensor& parameter, int step, std::size_t i) {
 constexpr int kSteps = 5;
 constexpr int kUnused = 2, kJoined = 3;  // steps in which a rank has less, and nothing
 
-// What is in .grad after each step, of all parameters.
-std::vector<at::Tensor> reduced(const ReducerOptions& options,
+// What is in .grad after each step, of all parameters of all sources.
+std::vector<at::Tensor> reduced(const ReducerOptions& options, std::size_t sources,
                                 std::unique_ptr<DeviceCopies> copies) {
-  const std::vector<NamedTensor> parameters = some_parameters();
+  std::vector<std::vector<NamedTensor>> parameters;
+  for (std::size_t s = 0; s < sources; ++s) parameters.push_back(some_parameters());
   const comm::Communicator& all = test_world().communicator();
   const comm::Communicator own =
       options.reproducible ? all.with_reproducible(true) : all.duplicate();
-  ReductionStep reduction(own, {parameters}, options, std::move(copies));
+  ReductionStep reduction(own, parameters, options, std::move(copies));
   const bool last = all.size() > 1 && all.rank() == all.size() - 1;
   std::vector<at::Tensor> after;
   for (int step = 0; step < kSteps; ++step) {
     if (step == kJoined && last) {
       EXPECT_TRUE(reduction.join_with_zeros());
     } else {
-      reduction.count_samples(0, 1.5 + all.rank());
-      for (std::size_t i = parameters.size(); i-- > 0;) {
+      for (std::size_t s = 0; s < sources; ++s)
+        reduction.count_samples(s, 1.5 + all.rank() + 2 * static_cast<double>(s));
+      for (std::size_t n = sources * parameters[0].size(); n-- > 0;) {
+        const std::size_t i = n / sources, s = n % sources;
         if (options.allow_unused && step == kUnused && i == 1 && all.rank() == 0) continue;
-        // Half of them are computed where they were reduced before.
-        const at::Tensor& parameter = parameters[i].tensor;
-        const at::Tensor gradient = gradient_for(parameter, step, i);
+        // Half of them are computed where they were reduced before, which sources share.
+        const at::Tensor& parameter = parameters[s][i].tensor;
+        const at::Tensor gradient = gradient_for(parameter, step, s, i);
         at::Tensor& grad = parameter.mutable_grad();
-        if (i % 2 == 0 && grad.defined()) {
+        if (sources == 1 && i % 2 == 0 && grad.defined()) {
           grad.copy_(gradient);
         } else {
           grad = gradient;
         }
-        reduction.gradient_ready(0, i);
+        reduction.gradient_ready(s, i);
       }
       reduction.finish();
     }
-    for (const NamedTensor& parameter : parameters)
-      after.push_back(parameter.tensor.grad().detach().clone());
+    for (const auto& source : parameters) {
+      for (const NamedTensor& parameter : source)
+        after.push_back(parameter.tensor.grad().detach().clone());
+    }
   }
   EXPECT_EQ(reduction.statistics().steps, static_cast<std::uint64_t>(kSteps));
   return after;
 }
 
-void expect_the_same_bits(const ReducerOptions& options, const std::string& what) {
-  const std::vector<at::Tensor> direct = reduced(options, nullptr);
+void expect_the_same_bits(const ReducerOptions& options, const std::string& what,
+                          std::size_t sources = 1) {
+  const std::vector<at::Tensor> direct = reduced(options, sources, nullptr);
   const auto begun = std::make_shared<BegunCopies>();
-  const std::vector<at::Tensor> staged = reduced(options, std::make_unique<LateCopies>(begun));
+  const std::vector<at::Tensor> staged =
+      reduced(options, sources, std::make_unique<LateCopies>(begun));
   ASSERT_EQ(direct.size(), staged.size());
   for (std::size_t i = 0; i < direct.size(); ++i) {
     EXPECT_TRUE(torch::equal(direct[i], staged[i])) << what << ", gradient " << i;
     EXPECT_TRUE(same_on_all_ranks(staged[i])) << what << ", gradient " << i;
   }
-  // Each bucket went and came, of which there are three at least.
-  EXPECT_GE(begun->all.size(), static_cast<std::size_t>(2 * 3 * kSteps)) << what;
-  EXPECT_EQ(begun->all.size() % 2, 0U) << what;
+  // Each bucket went, of every contribution, and came, of which there are three at least.
+  const std::size_t copies = (options.reproducible ? sources : 1) + 1;
+  EXPECT_GE(begun->all.size(), copies * 3 * static_cast<std::size_t>(kSteps)) << what;
+  EXPECT_EQ(begun->all.size() % copies, 0U) << what;
   for (const BegunCopies::One& copy : begun->all) EXPECT_TRUE(copy.done) << what;
 }
 
@@ -106,6 +115,23 @@ TEST(StagedReduction, OfParametersThatARankDoesNotUse) {
   options.first_bucket_bytes = options.bucket_bytes = 128;
   options.allow_unused = true;
   expect_the_same_bits(options, "unused");
+}
+
+// Added up before they go, or each for itself where the sum is to be exact.
+TEST(StagedReduction, OfSeveralSources) {
+  for (const bool reproducible : {false, true}) {
+    ReducerOptions options;
+    options.first_bucket_bytes = options.bucket_bytes = 128;
+    options.reproducible = reproducible;
+    const std::string what = reproducible ? "exact, " : "added up, ";
+    expect_the_same_bits(options, what + "two", 2);
+    expect_the_same_bits(options, what + "three", 3);
+    options.wire_type = at::kBFloat16;
+    expect_the_same_bits(options, what + "bfloat16", 2);
+    options.wire_type.reset();
+    options.allow_unused = true;
+    expect_the_same_bits(options, what + "unused", 2);
+  }
 }
 
 TEST(StagedReduction, CopiesOfTheCpuAreDoneAtOnce) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "tests/parallel/late_copies.h"
 #include "train/compute/batch_stage.h"
 #include "train/compute/gpu.h"
+#include "train/strategies/devices/options.h"
 
 namespace convoy::train {
 namespace {
@@ -46,6 +48,17 @@ TEST(DeviceNames, RanksTakeGpusInTurn) {
     EXPECT_EQ(ranks_on_gpu(any, rank, 5, 8), 1);
     EXPECT_EQ(ranks_on_gpu(second, rank, 5, 8), 5);
   }
+}
+
+TEST(DeviceNames, RanksOfSeveralBeginWithTheirFirst) {
+  Recipe recipe;
+  EXPECT_EQ(first_gpu_of_rank(recipe, 3), 3);
+  recipe.strategy_options = Options(device_keys());
+  EXPECT_EQ(first_gpu_of_rank(recipe, 3), 3);
+  recipe.strategy_options.set("devices", std::int64_t{2});
+  EXPECT_EQ(first_gpu_of_rank(recipe, 3), 6);
+  recipe.strategy_options.set("gpus", std::vector<double>{5, 1});
+  EXPECT_EQ(first_gpu_of_rank(recipe, 3), 5);
 }
 
 TEST(DeviceNames, TheFirstGpuIsANumber) {

@@ -134,6 +134,17 @@ const std::vector<Mistake>& mistakes() {
        "model.options: local-image has no preset '2B'"},
       {{"model.name=local-image", "model.options.maps=[4, 5]", "model.options.strides=[1]"},
        "model.options.strides has to be 2 positive whole numbers"},
+      {{"sync.devices=0"}, "sync.devices is 0; it has to be 1 to 256"},
+      {{"sync.devices=13"},
+       "sync.devices is 13, more than the samples of a batch (training.batch is 12)"},
+      {{"sync.devices=2", "sync.table=optimised"},
+       "sync.table is 'optimised'; it can be optimized or baseline; did you mean optimized?"},
+      {{"sync.table=baseline"}, "sync.table is baseline, which is for several devices"},
+      {{"sync.devices=2", "sync.gpus=[0, 1]"}, "sync.gpus is for device = \"cuda\"; device is cpu"},
+      {{"device=cuda", "sync.devices=2", "sync.gpus=[0]"}, "sync.gpus names 1 GPUs for 2 devices"},
+      {{"device=cuda", "sync.devices=2", "sync.gpus=[0, 0.5]"},
+       "sync.gpus has to be numbers of GPUs, from 0 on"},
+      {{"strategy=downpour", "sync.devices=2"}, "sync.devices is 2; with downpour each rank"},
   };
   return all;
 }

@@ -200,6 +200,9 @@ std::vector<Change> changes(const std::string& folder) {
       {"sync.wire", {"sync.wire=bfloat16"}},
       {"sync.compute_in_buckets", {"sync.compute_in_buckets=false"}},
       {"sync.allow_unused", {"sync.allow_unused=true"}},
+      {"sync.devices", {"sync.devices=2"}},
+      {"sync.table", {"sync.devices=2", "sync.table=baseline"}},
+      {"sync.gpus", {"sync.gpus=[]"}},  // cuda is not everywhere
   };
 }
 

@@ -67,6 +67,8 @@ class Communicator {
   // WorldOptions::reproducible says. Parts and duplicates of it do as it does. Throws UsageError on
   // every rank when ranks differ.
   Communicator with_reproducible(bool on) const;
+  // Says whether its reductions are reproducible.
+  bool reproducible() const;
   bool valid() const { return transport_ != nullptr; }
 
   // Gives `bytes` of zeroed memory, aligned to a page, for buffers that are used in many
@@ -96,6 +98,18 @@ class Communicator {
   // and, of f32, 1.25 times the bytes between hosts; docs/communication.md has the other types.
   Operation start_allreduce(Buffer data, ReduceOp op, Match match = {}) const;
   void allreduce(Buffer data, ReduceOp op, Match match = {}) const;
+
+  // Reduces contributions of which each rank has several, one for each of its devices say: as many
+  // on every rank, of one type and count, in memory of their own each. The result has the bits that
+  // a reproducible allreduce gives among as many ranks as there are contributions, with one each;
+  // an average is divided by their number. Each rank has it in contributions[0]; what is in the
+  // others then is not defined. It is reproducible in every communicator, and costs what a
+  // reproducible allreduce does, however many contributions a rank has. One alone, of one rank, is
+  // left as it is. Throws UsageError for none, and for contributions that differ in type or count.
+  Operation start_allreduce_of_several(std::span<const Buffer> contributions, ReduceOp op,
+                                       Match match = {}) const;
+  void allreduce_of_several(std::span<const Buffer> contributions, ReduceOp op,
+                            Match match = {}) const;
 
   // Brings slice r of the reduction to rank r, in place: data holds the slices of chunk(data.count,
   // p, r) one after another; after it only the own slice is defined. Ring, S·(p-1)/p sent.

@@ -10,11 +10,14 @@
 
 #include <torch/torch.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "convoy/comm/world.h"
 #include "convoy/parallel/gradient_reducer.h"
@@ -53,12 +56,17 @@ class ForwardScope {
   // the next update do; it takes nothing where nobody knows.
   ForwardScope(DistributedCore& core, bool training, std::optional<double> samples,
                std::optional<double> total);
+  // Is for a pass of one of several replicas, in its thread: who runs them counts their samples
+  // beforehand, all together. `total`: of that replica's passes before the next update.
+  ForwardScope(DistributedCore& core, std::size_t replica, double total);
   ~ForwardScope();
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
 
  private:
-  void* previous_;
+  void synchronize(DistributedCore& core, std::size_t replica, double total);
+
+  void* previous_ = nullptr;
 };
 
 // This is what DistributedModel does that does not depend on the type of the module.
@@ -66,7 +74,18 @@ class DistributedCore {
  public:
   DistributedCore(const comm::Communicator& all, std::shared_ptr<torch::nn::Module> module,
                   DistributedOptions options);
+  // Takes several replicas of a module that this process has, one for each of its devices, which
+  // are the sources of its reducer (Kumar et al. 2017, section 4.3): as many on every rank. All of
+  // them get the parameters and buffers of the first one of rank 0. Their passes run in a thread
+  // each, in ForwardScopes, while others wait for them in synchronized batch normalizations and at
+  // the end of backward. Throws UsageError where replicas differ.
+  DistributedCore(const comm::Communicator& all,
+                  std::vector<std::shared_ptr<torch::nn::Module>> replicas,
+                  DistributedOptions options);
   ~DistributedCore();
+
+  // Ends all that replicas wait for each other in: one of them has ended. From any thread.
+  void fail(const std::string& why);
 
   GradientReducer& reducer();
   void broadcast_buffers(int root);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "convoy/base/clock.h"
+#include "convoy/base/error.h"
 #include "convoy/comm/communicator.h"
 
 namespace convoy::parallel {
@@ -54,14 +55,15 @@ struct ReducerOptions {
   // run gave. Empty: the order is measured in the first step. With it and `nominal_samples`, a
   // training that is resumed adds up gradients in the same order, to the same bits.
   std::vector<std::string> order;
-  // Counts the samples of a rank in a usual micro-batch; 0: those of the first step. What it is
-  // doesn't matter to the result but for rounding.
+  // Counts the samples of a source (of a rank, where it has one) in a usual micro-batch; 0: those
+  // of the first step. What it is doesn't matter to the result but for rounding.
   double nominal_samples = 0;
   // Rules that choose the algorithm, as in Communicator::with_allreduce(). Empty: the world's.
   std::string allreduce;
   // Sums over ranks depend on what is added alone, to the bit, and not on the algorithm, nor on
-  // which rank has which share of the batch, nor on buckets (WorldOptions::reproducible). False: as
-  // the world.
+  // which rank has which share of the batch, nor on buckets (WorldOptions::reproducible). Each
+  // source of a rank is a contribution then, and takes memory for its gradients: the bits are those
+  // of as many ranks with one source each. False: as the world.
   bool reproducible = false;
   // Reduce float32 gradients in another floating-point type (bf16 halves the bytes). They are
   // converted on the way in and out.
@@ -90,6 +92,15 @@ struct ReducerStatistics {
   std::uint64_t bytes = 0;     // reduced, in all buckets of one step
   std::uint64_t in_place_bytes = 0;  // of those of the last step: were not copied into buckets
   std::size_t buckets = 0;
+  // Sources have waited so long at the end of their backward for the others, and for what the last
+  // of them then has to do: the sum over sources.
+  double source_wait_seconds = 0;
+};
+
+// This is what the backward pass of a source throws where that of another one has ended.
+class OtherSourceEnded : public Failure {
+ public:
+  using Failure::Failure;
 };
 
 struct NamedTensor {
@@ -107,20 +118,21 @@ struct NamedTensor {
 // counts once. Sparse gradients are not supported, nor types other than float32, float64, float16
 // and bfloat16.
 //
-// Parameters may be on a GPU. Buckets are in its memory then, and reach other ranks through pinned
-// memory of the host, copied beside the backward pass; .grad is complete for what the calling
-// thread has the GPU do after backward returned.
+// Parameters may be on a GPU. Buckets are in its memory then (of several sources in that of the
+// first), and reach other ranks through pinned memory of the host, copied beside the backward pass;
+// .grad is complete for what the calling thread has the GPU do after backward returned.
 //
 // A function may call backward in its own backward, to compute layers again: the pass around it
 // ends the step. Each parameter gets its gradient in one of them only. With allow_unused such a
 // pass is an error if it comes first and brings some of the gradients alone.
 //
-// Threads: backward of each source may run on a thread of its own; the call of backward returns
-// when the step is done for all sources. Everything else: one thread at a time, not during
-// backward. Errors: UsageError for parameters without a gradient, or with two; Failure from the
-// world. An error in the backward pass of one source, also one of the caller's, ends those of the
-// others with a Failure that names it; they wait for a source that never runs as long as the world
-// waits for a rank (WorldOptions::timeout). After any of these the reducer is not usable again.
+// Threads: backward of each source, and skip(), may run on a thread of its own; the call returns
+// when the step is done for all sources. set_synchronizing() of a source may be called from its
+// thread, fail() from any. Everything else: one thread at a time, not during backward. Errors:
+// UsageError for parameters without a gradient, or with two; Failure from the world. An error in
+// the backward pass of one source, also one of the caller's, ends those of the others with an
+// OtherSourceEnded that names it; they wait for a source that never runs as long as the world waits
+// for a rank (WorldOptions::timeout). After any of these the reducer is not usable again.
 // Ownership: keeps references to the parameters; undoes its hooks when destroyed.
 class GradientReducer {
  public:
@@ -154,9 +166,19 @@ class GradientReducer {
   void check_parameters() const;
 
   // While false, backward only accumulates into .grad; the next backward with true reduces the sum,
-  // with allow_unused also of parameters that it does not use itself.
+  // with allow_unused also of parameters that it does not use itself. It is said of all sources, or
+  // of one; synchronizing() is of the first.
   void set_synchronizing(bool on);
+  void set_synchronizing(bool on, int source);
   bool synchronizing() const;
+
+  // Takes the place of a source's backward pass in a step for which it has nothing: what its
+  // samples count has to be 0 (count_samples). Its .grad are to be undefined before, and hold the
+  // average afterwards. Returns when the step is done for all sources.
+  void skip(int source);
+  // For a source that ends before its backward pass: those of the others end with an
+  // OtherSourceEnded that says this.
+  void fail(const std::string& why);
 
   // For a rank that has no more data: takes part, with weight 0, in the steps of those who have,
   // until every rank has called drain. After each such step .grad holds the average, and `on_step`
@@ -172,14 +194,14 @@ class GradientReducer {
 
   // A step without a backward pass of its own, of gradients that several passes which were not
   // synchronized have added up, or that the caller computes: once for each parameter, in any order,
-  // .grad of `parameter` is what this rank contributes; where it is undefined, nothing. Parameters
-  // are numbered as in the constructor's list, from 0, without those that required no gradient. A
-  // bucket is reduced from when it has all of its gradients. Then finish_step() waits for all of
-  // them, and .grad is what it is after a backward pass. Only of a reducer with one source. Throws
+  // .grad of `parameter` is what this source contributes; where it is undefined, nothing.
+  // Parameters are numbered as in the constructor's list, from 0, without those that required no
+  // gradient. A bucket is reduced from when it has all of its gradients, of all sources. Then
+  // finish_step() waits for all of them, and .grad is what it is after a backward pass. Throws
   // UsageError for a number that there is not, where a parameter comes twice, and finish_step()
   // where one is missing: with allow_unused this rank contributes nothing to that. Collective with
   // the same on the others.
-  void give_gradient(std::size_t parameter);
+  void give_gradient(std::size_t parameter, int source = 0);
   void finish_step();
 
   // From the next step on, `observer` is told about each span when it is over, one call at a time,

@@ -30,6 +30,14 @@ class Compute {
   explicit Compute(const Recipe& recipe, int local_rank = 0);
 
   const torch::Device& device() const { return device_; }
+  // Gives the same for another device of its kind. It has no stage(): that brings whole batches to
+  // this one's device, and what devices share are parts of batches.
+  Compute on(const torch::Device& device) const {
+    Compute other = *this;
+    other.device_ = device;
+    other.stage_ = nullptr;
+    return other;
+  }
   data::Layout layout() const { return layout_; }
 
   // Moves the network to the device, type and layout; tensors keep their identity on the CPU.
@@ -48,7 +56,8 @@ class Compute {
   // there is none ordinary memory, which is said once. Empty for the CPU, and the loader's own
   // memory does.
   std::function<std::shared_ptr<std::byte>(std::size_t bytes)> batch_memory() const;
-  // Brings batches to the device ahead of need (train/compute/batch_stage.h); null for the CPU.
+  // Brings batches to the device ahead of need (train/compute/batch_stage.h); null for the CPU, and
+  // for what on() gives.
   const std::shared_ptr<BatchStage>& stage() const { return stage_; }
 
   // Is for the forward pass: hold it that long.

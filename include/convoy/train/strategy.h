@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -238,6 +239,12 @@ class Strategy {
   virtual void build(const NetworkSource& source) = 0;
   // Gives what build made, with parameters and buffers under the names that they have in the whole.
   virtual torch::nn::Module& module() = 0;
+  // Names a buffer of this rank with values that are not finite, of networks that it has beside
+  // module(), but for those that are `meant`; "" if there is none. Not collective.
+  virtual std::string not_finite_beside(const std::set<std::string>& meant) {
+    static_cast<void>(meant);
+    return "";
+  }
   // Counts the parameters of the whole network. Not collective.
   virtual std::int64_t parameters() = 0;
 

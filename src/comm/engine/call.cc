@@ -26,6 +26,7 @@ void check_match(Match match) {
 std::string Call::text() const {
   std::string s = std::string(name_of(kind)) + "(";
   if (has_op != 0) s += std::string(comm::name_of(op)) + ", ";
+  if (kind == Kind::allreduce && peer > 0) s += std::to_string(peer) + " contributions of ";
   if (kind == Kind::broadcast) s += "root " + std::to_string(peer) + ", ";
   if (kind == Kind::send) s += "to rank " + std::to_string(peer) + ", ";
   if (kind == Kind::receive) s += "from rank " + std::to_string(peer) + ", ";

@@ -32,7 +32,8 @@ struct Call {
   Type type = Type::u8;
   ReduceOp op = ReduceOp::sum;
   std::uint8_t has_op = 0;
-  std::int32_t peer = -1;  // root, or the other side
+  // The root, the other side, or how many contributions each rank has to an allreduce of several.
+  std::int32_t peer = -1;
   std::uint64_t count = 0;
   Match match;
 

@@ -179,8 +179,8 @@ std::string out_of_memory_text(const torch::Device& device, const std::string& w
 }
 
 void throw_out_of_memory(const comm::World& world, const Recipe& recipe,
-                         const c10::OutOfMemoryError& error) {
-  const torch::Device device = open_device(recipe.device, world.local_rank());
+                         const c10::OutOfMemoryError& error, std::optional<int> gpu) {
+  const torch::Device device = open_device(recipe.device, gpu.value_or(world.local_rank()));
   if (device.is_cpu()) throw;
   const std::string who =
       "rank " + std::to_string(world.rank()) + " on " + world.host(world.rank());

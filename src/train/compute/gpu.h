@@ -10,6 +10,7 @@
 
 #include "convoy/comm/world.h"
 #include "convoy/train/recipe.h"
+#include "train/strategies/devices/options.h"
 
 namespace convoy::train {
 
@@ -52,16 +53,18 @@ std::string out_of_memory_text(const torch::Device& device, const std::string& w
 
 // To be called by who has caught the error: throws Failure with that text for this rank where the
 // recipe's device is a GPU, and else the error again.
+// `gpu`: as open_device() has it; nothing: the rank's number on its host.
 [[noreturn]] void throw_out_of_memory(const comm::World& world, const Recipe& recipe,
-                                      const c10::OutOfMemoryError& error);
+                                      const c10::OutOfMemoryError& error,
+                                      std::optional<int> gpu = std::nullopt);
 
-// Gives what `work` does, and says so where there is no memory for it.
+// Gives what `work` does, which trains, and says so where there is no memory for it.
 template <typename Work>
 auto naming_out_of_memory(const comm::World& world, const Recipe& recipe, Work work) {
   try {
     return work();
   } catch (const c10::OutOfMemoryError& error) {
-    throw_out_of_memory(world, recipe, error);
+    throw_out_of_memory(world, recipe, error, first_gpu_of_rank(recipe, world.local_rank()));
   }
 }
 

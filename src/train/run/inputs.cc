@@ -16,6 +16,7 @@
 #include "train/run/arrange.h"
 #include "train/samples/ahead.h"
 #include "train/samples/open.h"
+#include "train/strategies/devices/options.h"
 #include "train/tasks/metrics.h"
 
 namespace convoy::train {
@@ -73,7 +74,7 @@ Inputs::Inputs(const comm::World& the_world, const Registry& registry, Recipe& t
                const StrategyFactory& make)
     : world(the_world),
       recipe(the_recipe),
-      compute(recipe, world.local_rank()),
+      compute(recipe, first_gpu_of_rank(recipe, world.local_rank())),
       task(registry.make_task(recipe)),
       best(best_metric(recipe, *task)),
       figure(best + which_samples(recipe.evaluation)),

@@ -80,6 +80,11 @@ void check_server_keys(const Recipe& recipe, std::vector<std::string>& problems)
                " each replica is a job of its own: " + c.key("replicas") + " says how many");
   c.expect(!recipe.data.random_batches, "data.random_batches is true; with " + strategy +
                                             " the coordinator says who has which samples");
+  const auto sync = recipe.candidates.find("sync");
+  const bool has_devices = sync != recipe.candidates.end() && sync->second.has("devices");
+  const std::int64_t devices = has_devices ? sync->second.integer("devices") : 1;
+  c.expect(devices == 1, "sync.devices is " + std::to_string(devices) + "; with " + strategy +
+                             " each rank drives one device: 1");
 }
 
 Recipe replica_recipe(const Recipe& recipe) {

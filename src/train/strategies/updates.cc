@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 
 #include "convoy/base/random.h"
 #include "convoy/parallel/clip.h"
@@ -20,8 +21,9 @@ double Phases::end_of(const char* phase, Clock::time_point start) const {
 
 void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
                   const std::function<void(Timeline*)>& follow,
-                  const std::function<StepReport(const data::Batch&)>& step) {
-  Prefetch samples(context.compute().stage(), context.samples());
+                  const std::function<StepReport(const data::Batch&)>& step, bool ahead) {
+  Prefetch samples(ahead ? context.compute().stage() : std::shared_ptr<BatchStage>(),
+                   context.samples());
   while (true) {
     if (Timeline* const timeline = context.timeline(); timeline != phases.timeline()) {
       phases.set_timeline(timeline);

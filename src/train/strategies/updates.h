@@ -25,10 +25,11 @@ class Phases {
 };
 
 // Makes updates until the trainer says no, or all ranks together have been told to stop. `follow`
-// is called where spans go elsewhere than before. Collective.
+// is called where spans go elsewhere than before. `ahead`: the device has the images of a batch
+// brought ahead of need; not for steps that don't use them from there. Collective.
 void make_updates(TrainerContext& context, Tally& tally, Phases& phases,
                   const std::function<void(Timeline*)>& follow,
-                  const std::function<StepReport(const data::Batch&)>& step);
+                  const std::function<StepReport(const data::Batch&)>& step, bool ahead = true);
 
 // Gives the parameters without their names.
 std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedTensor>& parameters);

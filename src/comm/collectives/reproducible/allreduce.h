@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "comm/collectives/allreduce/allreduce.h"
 
@@ -27,6 +28,15 @@ namespace convoy::comm {
 // and f64, up to 64 and 512 ranks).
 Task allreduce_reproducible(Io& io, const Locality& locality, const Call& call, Buffer data,
                             ReduceOp op, const AllreduceChoice& choice);
+
+// Does so for several contributions of each rank, as many on all: the bits are those of as many
+// ranks as there are contributions, with one each. A rank adds up the whole numbers of its own, and
+// these go through the algorithm; `shared` takes the same two steps as the others. The result is in
+// the first contribution. One alone, of a group of one rank, is left as it is. To be called in the
+// order in which operations begin.
+Task allreduce_of_several(Io& io, const Locality& locality, const Call& call,
+                          const std::vector<Buffer>& contributions, ReduceOp op,
+                          const AllreduceChoice& choice);
 
 // Does so for reduce_scatter between hosts: the exponents go through a ring allreduce, the numbers
 // through a ring reduce-scatter. It is not done in blocks, so that the memory above is that of the

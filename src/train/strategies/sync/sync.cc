@@ -1,78 +1,38 @@
 #include "train/strategies/sync/sync.h"
 
-#include <optional>
+#include <string>
+#include <utility>
 
-#include "convoy/base/clock.h"
 #include "convoy/base/error.h"
-#include "convoy/model/factory.h"
-#include "convoy/model/randomness.h"
-#include "convoy/parallel/clip.h"
-#include "convoy/parallel/distributed_model.h"
 #include "convoy/parallel/grid.h"
-#include "convoy/train/named_optimizer.h"
 #include "convoy/train/registry.h"
-#include "convoy/train/training_loss.h"
-#include "train/fault/found.h"
-#include "train/fault/watch.h"
+#include "train/finite.h"
 #include "train/setup.h"
-#include "train/strategies/local_buffers.h"
+#include "train/strategies/devices/options.h"
+#include "train/strategies/devices/replicas.h"
 #include "train/strategies/reducer_keys.h"
-#include "train/strategies/shares.h"
-#include "train/strategies/sync/noise_meter.h"
-#include "train/strategies/tally.h"
-#include "train/strategies/updates.h"
+#include "train/strategies/sync/strategy.h"
 
 namespace convoy::train {
 namespace {
 
-class Sync final : public Strategy {
- public:
-  Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
-  void build(const NetworkSource& source) override;
-  torch::nn::Module& module() override { return *network_; }
-  std::int64_t parameters() override { return model::parameter_count(*network_); }
-  TensorList forward(const TensorList& inputs) override { return network_->run(inputs); }
-  std::size_t least_share(TrainerContext& context) override;
-  void prepare(TrainerContext& context, const State* saved) override;
-  void run() override;
-  Communicated communicated() override { return {{}, model_->statistics(), 0}; }
-  State state() override;
-  void with_whole_model(const std::function<void()>& use) override;
+std::vector<Option> keys() {
+  std::vector<Option> keys = reducer_keys();
+  keys.push_back({"allow_unused", false, "parameters may get no gradient in a step"});
+  for (Option& key : device_keys()) keys.push_back(std::move(key));
+  return keys;
+}
 
- private:
-  parallel::DistributedOptions options(const State* saved) const;
-  StepReport step(const data::Batch& batch);
-  FoundFault run_again(const data::Batch& batch);
-  // A part of a share that counts something.
-  struct Part {
-    data::Range rows;
-    double weight = 0;
-    std::int64_t index = 0;  // of those that the share is cut into
-  };
-  std::vector<Part> parts_of(const data::Batch& batch) const;
-  void forward_and_backward(const data::Batch& batch, const std::vector<Part>& parts,
-                            StepReport& report);
-  void start_tally(double loss, double weight, std::size_t samples);
-  void tell_of_noise(const StepReport& report);
+void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
+  check_reducer_keys(recipe, problems);
+  check_device_keys(recipe, problems);
+  if (recipe.grid.partitions > 1) {
+    problems.push_back("grid.partitions is " + std::to_string(recipe.grid.partitions) +
+                       "; with sync every rank holds the whole model: 1");
+  }
+}
 
-  TrainerContext* context_ = nullptr;
-  std::shared_ptr<model::Network> network_;
-  std::vector<double> auxiliary_;  // its Blueprint::auxiliary
-  std::optional<parallel::DistributedModel<model::Network>> model_;
-  std::optional<NamedOptimizer> optimizer_;
-  std::vector<parallel::NamedTensor> parameters_;
-  std::vector<at::Tensor> tensors_;  // the same
-  comm::Communicator communicator_;  // for tallies and buffers, apart from gradients
-  bool synchronized_ = false;        // batch norm
-  LocalBuffers buffers_;
-  std::size_t least_share_ = 1;
-  LeftOut left_out_;  // of shares with fewer
-  Tally tally_;
-  NoiseMeter noise_;
-  bool noise_told_ = false;
-  Phases phases_;
-  std::optional<ReducerRows> rows_;  // in their timeline
-};
+}  // namespace
 
 parallel::DistributedOptions Sync::options(const State* saved) const {
   const Recipe& recipe = context_->recipe();
@@ -81,7 +41,7 @@ parallel::DistributedOptions Sync::options(const State* saved) const {
   // A resumed run has to add up gradients as this one does, see ReducerOptions::order.
   distributed.nominal_samples =
       static_cast<double>(recipe.training.batch) /
-      static_cast<double>(context_->world().size() * recipe.training.accumulate);
+      static_cast<double>(context_->world().size() * devices_ * recipe.training.accumulate);
   if (saved != nullptr) {
     const auto order = saved->lists.find("sync.gradient_order");
     if (order != saved->lists.end()) distributed.order = order_that_fits(order->second, *network_);
@@ -91,6 +51,9 @@ parallel::DistributedOptions Sync::options(const State* saved) const {
 
 Arrangement Sync::arrange(const comm::World& world, const Recipe& recipe) {
   parallel::GridShape::of(recipe.grid.replicas, 1, world.size(), /*divides=*/false);
+  devices_ = devices_of(recipe).devices;
+  ranks_of_host_ = world.local_size();
+  all_ranks_ = world.communicator();
   return {.share = world.rank(), .shares = world.size(), .group = {}};
 }
 
@@ -98,20 +61,71 @@ void Sync::build(const NetworkSource& source) {
   network_ = source.whole();
   auxiliary_.clear();
   if (const model::Blueprint* data = network_->blueprint()) auxiliary_ = data->auxiliary;
+  more_replicas_.clear();
+  if (devices_ == 1 || inside_ || !source.trains()) return;
+  check_replicas_fit(all_ranks_, *network_, source.recipe(), ranks_of_host_);
+  for (std::int64_t device = 1; device < devices_; ++device)
+    more_replicas_.push_back(source.whole());
 }
 
 std::size_t Sync::least_share(TrainerContext& context) {
   const Recipe& recipe = context.recipe();
-  if (!synchronized_statistics(recipe) || context.world().size() == 1)
+  if (!synchronized_statistics(recipe) || context.world().size() * devices_ == 1)
     least_share_ = least_samples(*network_, context.task(), context.compute());
   return least_share_;
+}
+
+// Weights are those of the first device, running statistics each device's own.
+std::string Sync::not_finite_beside(const std::set<std::string>& meant) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < more_replicas_.size(); ++i) {
+    for (const auto& buffer : more_replicas_[i]->named_buffers()) {
+      if (buffer.value().defined() && !meant.contains(buffer.key()) &&
+          !has_finite_values(buffer.value()))
+        return buffer.key() + " (device " + std::to_string(i + 1) + ")";
+    }
+  }
+  return "";
+}
+
+// Who gets even shares of a batch.
+Sharers Sync::sharers() const {
+  Sharers all = all_ranks(*context_);
+  if (devices_ == 1) return all;
+  all.count *= static_cast<std::size_t>(devices_);
+  all.name = "device";
+  return all;
+}
+
+void Sync::check_devices() const {
+  if (devices_ == 1) return;
+  const Recipe& recipe = context_->recipe();
+  if (inside_) {
+    throw UsageError("sync.devices is " + std::to_string(devices_) +
+                     "; the ranks of a replica around a parameter server drive one device each: 1");
+  }
+  const std::int64_t ranks = context_->world().size();
+  if (ranks * devices_ > recipe.training.batch) {
+    throw UsageError(std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " of " +
+                     std::to_string(devices_) + " devices (sync.devices) are more devices than a " +
+                     "batch has samples (training.batch is " +
+                     std::to_string(recipe.training.batch) + "): some would have none");
+  }
+  if (synchronized_ && !DeviceTable::devices_may_communicate(context_->world())) {
+    throw UsageError(
+        "sync.batch_norm is synchronized, for which every device's thread communicates, and this "
+        "MPI lets only one thread (it has no MPI_THREAD_MULTIPLE): set sync.batch_norm = "
+        "\"local\", or sync.devices = 1");
+  }
+  check_draws_nothing(*network_, context_->task(), context_->compute(), recipe.model.name);
 }
 
 void Sync::prepare(TrainerContext& context, const State* saved) {
   context_ = &context;
   const Recipe& recipe = context.recipe();
   synchronized_ = synchronized_statistics(recipe);
-  if (synchronized_) check_synchronized_shares(context, all_ranks(context));
+  check_devices();
+  if (synchronized_) check_synchronized_shares(context, sharers());
   check_least_share(context, least_share_, all_ranks(context));
   const comm::Communicator& all = context.world().communicator();
   communicator_ = context.recipe().strategy_options.flag("reproducible")
@@ -119,172 +133,22 @@ void Sync::prepare(TrainerContext& context, const State* saved) {
                       : all.duplicate();
   tally_ = Tally(communicator_);
   if (saved != nullptr) load_module(*network_, *saved, "the checkpoint");
-  model_.emplace(context.world(), network_, options(saved));
+  if (devices_ == 1) {
+    model_.emplace(context.world(), network_, options(saved));
+    buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_));
+  } else {
+    std::vector<std::shared_ptr<model::Network>> replicas{network_};
+    replicas.insert(replicas.end(), more_replicas_.begin(), more_replicas_.end());
+    table_ = std::make_unique<DeviceTable>(context, replicas, auxiliary_, options(saved));
+    buffers_ = LocalBuffers(communicator_, table_->buffers());
+  }
   parameters_ = parallel::unique_parameters(*network_);
   tensors_ = tensors_of(parameters_);
   optimizer_.emplace(context.make_optimizer(parameters_));
-  buffers_ = LocalBuffers(communicator_, parallel::unique_buffers(*network_));
   noise_ = NoiseMeter(communicator_, parameters_, recipe.training.noise_every);
   if (saved == nullptr) return;
   optimizer_->load(*saved);
   buffers_.load(saved->rank);
-}
-
-void Sync::start_tally(double loss, double weight, std::size_t samples) {
-  tally_.start({loss, weight, samples,
-                context_->samples().statistics().skipped + left_out_.samples(),
-                context_->requests()});
-}
-
-// Those that count nothing are left out: a mean over them would be no number.
-std::vector<Sync::Part> Sync::parts_of(const data::Batch& batch) const {
-  if (batch.size() < least_share_) return {};
-  const Recipe& recipe = context_->recipe();
-  const int used = std::clamp(static_cast<int>(batch.size() / least_share_), 1,
-                              static_cast<int>(recipe.training.accumulate));
-  std::vector<Part> parts;
-  for (int part = 0; part < used; ++part) {
-    const data::Range rows = data::even_share({0, batch.size()}, part, used);
-    const double weight = weight_of(*context_, batch, rows);
-    if (weight > 0) {
-      parts.push_back({rows, weight, part});
-    } else if (synchronized_ && communicator_.size() > 1) {
-      throw UsageError(
-          "sync.batch_norm is synchronized, so every rank takes part in every "
-          "micro-batch; the task " +
-          recipe.task.name + " says that one of them counts nothing, with sample " +
-          std::to_string(batch.samples[rows.begin]) + ": set sync.batch_norm = \"local\"");
-    }
-  }
-  return parts;
-}
-
-void Sync::forward_and_backward(const data::Batch& batch, const std::vector<Part>& parts,
-                                StepReport& report) {
-  const Recipe& recipe = context_->recipe();
-  const Task& task = context_->task();
-  const auto accumulate = static_cast<std::size_t>(recipe.training.accumulate);
-  FaultWatch* const watch = FaultWatch::current();
-  double all = 0, loss_sum = 0;
-  for (const Part& part : parts) all += part.weight;
-  for (const Part& part : parts) {
-    auto start = Clock::now();
-    const TaskBatch rows = task.tensors(batch, part.rows, context_->compute());
-    torch::Tensor loss;
-    if (watch != nullptr) watch->begin_part(rows, part.index);
-    {
-      const model::RandomScope scope(static_cast<std::uint64_t>(recipe.seed),
-                                     static_cast<std::uint64_t>(context_->moment().step),
-                                     rows.samples);
-      const Autocast autocast = context_->compute().autocast();
-      const TensorList outputs = model_->run(part.weight, all, [&](model::Network& network) {
-        return network.run(task.inputs(rows));
-      });
-      if (watch != nullptr) watch->has_outputs(outputs);
-      loss = training_loss(task, auxiliary_, outputs, rows);
-    }
-    loss_sum += loss.item<double>() * part.weight;
-    if (accumulate > 1) loss = loss * (part.weight / all);
-    if (watch != nullptr) watch->has_loss(loss);
-    report.forward_s += phases_.end_of("forward", start);
-    start = Clock::now();
-    if (&part != &parts.back()) {
-      const auto quiet = model_->no_sync();
-      loss.backward();
-      if (&part == &parts.front()) noise_.first_part(part.weight, all);
-    } else {
-      // A rank's weight is its samples per micro-batch: all ranks count the same number of those.
-      for (std::size_t rest = parts.size(); rest < accumulate; ++rest)
-        model_->reducer().count_samples(0);
-      start_tally(loss_sum, all, batch.size());
-      loss.backward();
-    }
-    report.backward_s += phases_.end_of("backward", start);
-  }
-}
-
-StepReport Sync::step(const data::Batch& batch) {
-  const Recipe& recipe = context_->recipe();
-  StepReport report;
-  report.learning_rate = context_->schedule().at(context_->moment());
-  optimizer_->set_learning_rate(report.learning_rate);
-  seed_generator(*context_);
-  const double exposed = model_->statistics().exposed_seconds;
-  const parallel::NormalizationSeconds normalized = model_->normalization_seconds();
-  optimizer_->zero_grad();
-  noise_.begin(context_->moment().step);
-  bool update = true;
-  const std::vector<Part> parts = parts_of(batch);
-  if (batch.size() < least_share_) {
-    // Of a batch that is run once more they have been added.
-    if (FaultWatch::current() == nullptr) left_out_.add(*context_, batch);
-    start_tally(0, 0, 0);
-    update = model_->reducer().join_with_zeros();
-  } else if (!parts.empty()) {
-    forward_and_backward(batch, parts, report);
-  } else {
-    start_tally(0, 0, batch.size());
-    update = model_->reducer().join_with_zeros();
-  }
-  const double in_forward = model_->normalization_seconds().forward - normalized.forward;
-  const double in_backward = model_->normalization_seconds().backward - normalized.backward +
-                             model_->statistics().exposed_seconds - exposed;
-  report.communication_s = in_forward + in_backward;
-  report.forward_s = std::max(0.0, report.forward_s - in_forward);
-  report.backward_s = std::max(0.0, report.backward_s - in_backward);
-  // Under way since before backward; an update is not made where the loss is no number either.
-  tally_.finish(report);
-  const auto start = Clock::now();
-  if (update) {
-    noise_.whole_batch();
-    if (may_update(report, parallel::clip_grad_norm(tensors_, recipe.training.clip_norm),
-                   parameters_))
-      optimizer_->step();
-  }
-  report.update_s = phases_.end_of("update", start);
-  report.noise = noise_.finish(report.weight);
-  tell_of_noise(report);
-  return report;
-}
-
-// Everything is done again, in the same order on all ranks, sums of gradients and statistics of
-// batch normalization included: so no rank waits for one that does something else. Weights are the
-// same, random numbers are drawn by the number of the step, and no update is made.
-FoundFault Sync::run_again(const data::Batch& batch) {
-  FaultWatch watch(*network_, context_->training_data());
-  const bool again = !has_finite_numbers(step(batch));
-  return found_fault(communicator_, watch.found(), again,
-                     context_->recipe().training.accumulate > 1);
-}
-
-// Where the first update that is to be measured can't be, others can't either, but for the rest of
-// an epoch: whoever asked for the noise would wait for it in vain.
-void Sync::tell_of_noise(const StepReport& report) {
-  if (noise_told_ || !noise_.due() || !(report.weight > 0)) return;
-  noise_told_ = true;
-  if (report.noise || communicator_.rank() != 0) return;
-  context_->world().log().warning(
-      "training.noise_every: update " + std::to_string(context_->moment().step + 1) +
-      " says nothing of the gradient's noise, since no rank's share of its batch can be cut into "
-      "two micro-batches that count, of " +
-      std::to_string(least_share_) +
-      (least_share_ == 1 ? " sample" : " samples, with which the model can be trained,") +
-      " at least; set a larger training.batch");
-}
-
-void Sync::run() {
-  make_updates(
-      *context_, tally_, phases_,
-      [this](Timeline* timeline) {
-        rows_.reset();
-        if (timeline != nullptr) rows_.emplace(*timeline, model_->reducer());
-      },
-      [this](const data::Batch& batch) {
-        StepReport report = step(batch);
-        if (!has_finite_numbers(report) && context_->ends_at_faults())
-          report.fault = run_again(batch);
-        return report;
-      });
 }
 
 State Sync::state() {
@@ -294,7 +158,7 @@ State Sync::state() {
   // Before the first update it is not the one that is measured then.
   if (context_->moment().step > 0) {
     std::vector<std::string>& order = state.lists["sync.gradient_order"];
-    for (const auto& bucket : model_->reducer().buckets())
+    for (const auto& bucket : reducer().buckets())
       order.insert(order.end(), bucket.begin(), bucket.end());
   }
   state.rank = buffers_.own();
@@ -303,27 +167,11 @@ State Sync::state() {
 
 void Sync::with_whole_model(const std::function<void()>& use) { buffers_.with_united(use); }
 
-std::vector<Option> keys() {
-  std::vector<Option> keys = reducer_keys();
-  keys.push_back({"allow_unused", false, "parameters may get no gradient in a step"});
-  return keys;
-}
-
-void check_recipe(const Recipe& recipe, std::vector<std::string>& problems) {
-  check_reducer_keys(recipe, problems);
-  if (recipe.grid.partitions > 1) {
-    problems.push_back("grid.partitions is " + std::to_string(recipe.grid.partitions) +
-                       "; with sync every rank holds the whole model: 1");
-  }
-}
-
-}  // namespace
-
 void add_sync(Registry& registry) {
   registry.add_strategy(
       "sync", [] { return std::make_unique<Sync>(); }, keys(), check_recipe);
 }
 
-std::unique_ptr<Strategy> make_sync() { return std::make_unique<Sync>(); }
+std::unique_ptr<Strategy> make_sync() { return std::make_unique<Sync>(/*inside=*/true); }
 
 }  // namespace convoy::train
