@@ -284,8 +284,8 @@ TEST_F(DevicesTest, MayHaveSeveralThreadsAndFrozenParameters) {
 
 // What only another device than the first has keeps a run from being saved, too.
 TEST_F(DevicesTest, AreAllLookedAtForNumbers) {
-  const std::string said = test::message_of<Failure>(
-      [&] { train_alone("forgetful", 2, {"model.name=forgetful"}); });
+  const std::string said =
+      test::message_of<Failure>([&] { train_alone("forgetful", 2, {"model.name=forgetful"}); });
   if (!first()) return;
   EXPECT_NE(said.find("'memory (device 1)' has values that are not finite"), std::string::npos)
       << said;
