@@ -145,22 +145,30 @@ Recipe with_partitions(const Recipe& recipe, int partitions) {
   return other;
 }
 
+// Whether so many ranks would do for this recipe, each with as much memory as the one that needs
+// most. A recipe whose rules don't go with its division would not.
+static bool would_do(const Recipe& other, const model::Blueprint& blueprint,
+                     const std::vector<model::Shape>& inputs, const ReplicaShare& share,
+                     const MemoryLimits& memory, int ranks, NetworkUse use) {
+  try {
+    const model::PartitionPlan plan =
+        plan_partition(blueprint, inputs, partition_rules(other, blueprint, inputs));
+    double largest = 0;
+    for (const PartitionNeeds& needs : all_needs(other, blueprint, plan, share))
+      largest = std::max(largest, needs.of(use));
+    return are_enough(largest, ranks, memory);
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
 int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
                       const model::PartitionPlan& plan, const ReplicaShare& share,
                       const MemoryLimits& memory, int replicas, NetworkUse use) {
   const std::vector<model::Shape> inputs = planned_inputs(plan);
   const auto do_so_many = [&](int partitions) {
-    const Recipe other = with_partitions(recipe, partitions);
-    try {
-      const model::PartitionPlan more =
-          plan_partition(blueprint, inputs, partition_rules(other, blueprint, inputs));
-      double largest = 0;
-      for (const PartitionNeeds& needs : all_needs(other, blueprint, more, share))
-        largest = std::max(largest, needs.of(use));
-      return are_enough(largest, partitions * replicas, memory);
-    } catch (const UsageError&) {  // the recipe's rules don't go with as many
-      return false;
-    }
+    return would_do(with_partitions(recipe, partitions), blueprint, inputs, share, memory,
+                    partitions * replicas, use);
   };
   // As it was trained, where it is to be used by fewer.
   const auto trained = static_cast<int>(recipe.grid.partitions);
@@ -176,20 +184,10 @@ int enough_partitions(const Recipe& recipe, const model::Blueprint& blueprint,
 static bool would_do_by_parameters(const Recipe& recipe, const model::Blueprint& blueprint,
                                    const model::PartitionPlan& plan, const ReplicaShare& share,
                                    const MemoryLimits& memory, NetworkUse use) {
-  const std::vector<model::Shape> inputs = planned_inputs(plan);
   Recipe other = recipe;
   other.strategy_options.set("balance", std::string("parameters"));
   other.strategy_options.set("parts", std::vector<std::string>{});
-  try {
-    const model::PartitionPlan even =
-        plan_partition(blueprint, inputs, partition_rules(other, blueprint, inputs));
-    double largest = 0;
-    for (const PartitionNeeds& needs : all_needs(other, blueprint, even, share))
-      largest = std::max(largest, needs.of(use));
-    return are_enough(largest, memory.all, memory);
-  } catch (const UsageError&) {  // the recipe's rules don't go with it
-    return false;
-  }
+  return would_do(other, blueprint, planned_inputs(plan), share, memory, memory.all, use);
 }
 
 std::string partitions_advice(const Recipe& job, int partitions, int replicas, NetworkUse use) {
