@@ -88,6 +88,33 @@ TEST_F(RecipesTrain, OfMiniBatchesAndOfHybridParallelism) {
   EXPECT_EQ(trained, 13);
 }
 
+// Pictures in folders, padded and shifted; the rate falls to the end of the cycle.
+TEST_F(RecipesTrain, OfPicturesOfCifar) {
+  if (test_world().size() > 1) GTEST_SKIP() << "says the same on several ranks";
+  for (int i = 0; i < 10; ++i) {
+    data::Image picture{32, 32, 3, {}};
+    for (int byte = 0; byte < 3 * 32 * 32; ++byte)
+      picture.pixels.push_back(static_cast<std::uint8_t>((i * 37 + byte * 11) % 251));
+    const std::vector<std::byte> png = data::encode_png(picture);
+    for (const std::string part : {"train", "test"}) {
+      const std::string made = folder_ + "/cifar10/" + part + "/class" + std::to_string(i);
+      make_folders(made);
+      test::spill(made + "/1.png", {reinterpret_cast<const char*>(png.data()), png.size()});
+    }
+  }
+  const Recipe r = parse_recipe(
+      read_recipe_file(test::source_folder() + "/recipes/resnet20-cifar10.toml"),
+      {"output.folder=\"" + folder_ + "/run\"", "training.batch=5", "training.epochs=1"},
+      registry_.vocabulary());
+  const RunResult result = train(r);
+  EXPECT_EQ(result.steps, 2);
+  ASSERT_TRUE(result.evaluation.has_value());
+  EXPECT_EQ(result.evaluation->samples, 10u);
+  const auto steps = rows(r, "step");
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_LT(steps[1]["learning_rate"].get<double>(), steps[0]["learning_rate"].get<double>());
+}
+
 class SpeechRecipe : public RecipesTrain {
  protected:
   static constexpr int kFrames = 9;
