@@ -254,8 +254,8 @@ def print_tables(rows, accuracy):
         own = dict(settings)
         repetitions = max(len(each) for each in arms.values())
         print(f"\n{TITLES[network]}, {hosts} hosts with {own['cpu']} of a CPU, links of {own['rate']}, "
-              f"{own['devices']} devices on each, images of {own['size']} x {own['size']}, {own['batch_per_device']} for each "
-              f"device; "
+              f"{own['devices']} devices on each, images of {own['size']} x {own['size']}, "
+              f"{own['batch_per_device']} for each device; "
               f"{own['steps']} steps x {repetitions} repetitions" +
               (f"; a disk of {own['disk'].replace(':', ' reads and ')} bytes a second" if own["disk"] else "") + "\n")
         print(emulated.table(["", "s a step", "s an epoch of ImageNet-1k", "of Imagenette", "takes off, of base",

@@ -3,7 +3,7 @@
 
     bench/kumar/table2.py --images-per-s 178                     # of a device, measured or read somewhere
     bench/kumar/table2.py --rows kumar/table1.jsonl              # of a device here, from rows of table1.py
-    bench/kumar/table2.py --convoy build/bin/convoy              # a core here: layers timed, steps forecast by the planner
+    bench/kumar/table2.py --convoy build/bin/convoy              # and cores here, forecast by the planner
 
 Nobody trains on 256 devices here. A step of a device takes as long as its images take at the given rate, which is that
 of computing alone, and what of the sum over nodes is not hidden behind that. A sum of S bytes over n nodes has the
@@ -178,7 +178,8 @@ def main():
         for world, row in forecast(options):
             steps = math.ceil(IMAGENET / (world * options.batch_per_device))
             lines.append([world, f"{row['step_s']:.2f} s", f"{row['exposed_communication_s']:.3f} s",
-                          f"{row['hidden_communication']:.0%}", f"{options.epochs * steps * row['step_s'] / 3600:,.1f} h"])
+                          f"{row['hidden_communication']:.0%}",
+                          f"{options.epochs * steps * row['step_s'] / 3600:,.1f} h"])
         print(emulated.table(["ranks", "step", "exposed", "hidden", f"{options.epochs} epochs"], lines))
 
 
