@@ -45,7 +45,7 @@ void check_own_allreduce(const Communicator& own) {
   const int p = own.size();
   const float sum = static_cast<float>(p * (p - 1) / 2);
   // Two at a time, which every other rank begins in the other order.
-  std::vector<float> first(1024, static_cast<float>(own.rank())), second(first.begin(), first.end());
+  std::vector<float> first(1024), second(1024);
   for (int round = 0; round < 10; ++round) {
     first.assign(first.size(), static_cast<float>(own.rank()));
     second.assign(second.size(), static_cast<float>(own.rank()));
@@ -72,7 +72,8 @@ TEST(Mpi, ItsOwnAllreduceIsWhatRulesChoose) {
   check_own_allreduce(own.split(0, -own.rank()));
   std::vector<float> exact(1000), by_messages(1000);
   for (std::size_t i = 0; i < exact.size(); ++i)
-    exact[i] = by_messages[i] = 1.0F / static_cast<float>(3 + 7 * i + static_cast<std::size_t>(own.rank()));
+    exact[i] = by_messages[i] =
+        1.0F / static_cast<float>(3 + 7 * i + static_cast<std::size_t>(own.rank()));
   own.with_reproducible(true).allreduce(buffer_of(exact), ReduceOp::average);
   all.with_allreduce("ring").with_reproducible(true).allreduce(buffer_of(by_messages),
                                                                ReduceOp::average);

@@ -27,7 +27,8 @@ Ticket Transport::receive(int from, std::uint32_t tag, std::span<std::byte> data
 }
 
 void Transport::allreduce(Buffer /*data*/, ReduceOp /*op*/) {
-  throw UsageError("these ranks have no allreduce but Convoy's; mpirun or srun starts ranks of MPI");
+  throw UsageError(
+      "these ranks have no allreduce but Convoy's; mpirun or srun starts ranks of MPI");
 }
 
 Ticket::~Ticket() {

@@ -7,9 +7,9 @@ namespace convoy::comm {
 
 bool mpi_has(Type type) { return type != Type::f16 && type != Type::bf16; }
 
-// Who blocks in MPI advances nothing else, so that nobody may before all have made the call. Nor may
-// two ranks wait in different calls: rank 0 of the world says "go" to one operation, and to the next
-// one only after that, when every rank has been in it.
+// Who blocks in MPI advances nothing else, so that nobody may before all have made the call. Nor
+// may two ranks wait in different calls: rank 0 of the world says "go" to one operation, and to the
+// next one only after that, when every rank has been in it.
 Task allreduce_mpi(Io& io, Buffer data, ReduceOp op) {
   const int size = io.size();
   if (size == 1) co_return;
