@@ -78,10 +78,10 @@ Operation start_shared(const std::shared_ptr<Engine>& engine, const Medium& medi
   return Operation(engine->start(medium, call, body, Engine::By::memory));
 }
 
-// Work by messages.
+// Work by messages. `check`: calls are compared before it, also where nobody asks for that.
 Operation start_collective(const std::shared_ptr<Engine>& engine, const Medium& medium, Call call,
-                           const std::function<Task(Io&)>& body) {
-  const bool first = engine->options().check_calls;
+                           const std::function<Task(Io&)>& body, bool check = false) {
+  const bool first = check || engine->options().check_calls;
   return Operation(engine->start(medium, call, [=](Io& io) -> Task {
     if (io.size() == 1) return body(io);
     // On one host all collectives compare calls in the same way, so that any two of them meet.
@@ -100,8 +100,16 @@ void check_rank(int rank, int size, const char* what) {
   }
 }
 
-void check_can_use(const Communicator& c, const AllreduceChoice& choice) {
-  if (c.size() == 1 || CommunicatorInternals::abilities(c).allow(choice.algorithm)) return;
+void check_can_use(const Communicator& c, const AllreduceChoice& choice, Type type) {
+  if (c.size() == 1) return;
+  const bool by_mpi = choice.algorithm == AllreduceAlgorithm::mpi;
+  if (by_mpi && !mpi_has(type) && !CommunicatorInternals::reproducible(c)) {
+    throw UsageError(std::string("MPI has no allreduce of ") + name_of(type) +
+                     ": choose another algorithm in place of mpi");
+  }
+  if (CommunicatorInternals::abilities(c).allow(choice.algorithm)) return;
+  if (by_mpi)
+    throw UsageError("mpi: the ranks must be all of those that mpirun or srun has started");
   throw UsageError(std::string(name_of(choice.algorithm)) +
                    (choice.algorithm == AllreduceAlgorithm::shared
                         ? ": the ranks must be on one host and share memory"
@@ -181,7 +189,8 @@ void CommunicatorInternals::locate(Communicator& c, const std::vector<std::strin
 }
 
 Abilities CommunicatorInternals::abilities(const Communicator& c) {
-  return {c.locality_->one_node(), c.locality_->even_nodes()};
+  return {c.locality_->one_node(), c.locality_->even_nodes(),
+          c.transport_->has_allreduce() && c.size() == c.engine_->root().size()};
 }
 
 bool CommunicatorInternals::reproducible(const Communicator& c) {
@@ -268,7 +277,7 @@ Operation Communicator::start_allreduce(Buffer data, ReduceOp op, Match match) c
 Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer data, ReduceOp op,
                                                  const AllreduceChoice& choice, Match match) {
   const Call call = make_reduction(Kind::allreduce, data, op, match);
-  check_can_use(c, choice);
+  check_can_use(c, choice, data.type);
   const Medium medium = c.medium();
   const auto body = [=, locality = medium.locality.get(), reproducible = reproducible(c)](Io& io) {
     return reproducible ? allreduce_reproducible(io, *locality, call, data, op, choice)
@@ -276,7 +285,8 @@ Operation CommunicatorInternals::start_allreduce(const Communicator& c, Buffer d
   };
   if (choice.algorithm == AllreduceAlgorithm::shared)
     return Operation(c.engine_->start(medium, call, body, Engine::By::memory));
-  return start_collective(c.engine_, medium, call, body);
+  return start_collective(c.engine_, medium, call, body,
+                          choice.algorithm == AllreduceAlgorithm::mpi);
 }
 
 Operation Communicator::start_allreduce_of_several(std::span<const Buffer> contributions,
@@ -293,7 +303,7 @@ Operation CommunicatorInternals::start_allreduce_of_several(const Communicator& 
                                                             const AllreduceChoice& choice,
                                                             Match match) {
   check_contributions(contributions);
-  check_can_use(c, choice);
+  check_can_use(c, choice, Type::i32);  // whole numbers are what travels
   Call call = make_reduction(Kind::allreduce, contributions.front(), op, match);
   call.peer = static_cast<std::int32_t>(contributions.size());
   const Medium medium = c.medium();
@@ -303,7 +313,8 @@ Operation CommunicatorInternals::start_allreduce_of_several(const Communicator& 
   return start_collective(c.engine_, medium, call,
                           [call, op, choice, all, locality = medium.locality.get()](Io& io) {
                             return allreduce_of_several(io, *locality, call, all, op, choice);
-                          });
+                          },
+                          choice.algorithm == AllreduceAlgorithm::mpi);
 }
 
 void CommunicatorInternals::allreduce(const Communicator& c, Buffer data, ReduceOp op,

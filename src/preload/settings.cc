@@ -13,7 +13,7 @@ Settings Settings::from_environment() {
   try {
     settings.selection =
         comm::AllreduceSelection(environment("CONVOY_ALLREDUCE") + ";" + kUsualRules,
-                                 "the environment variable CONVOY_ALLREDUCE", comm::OwnMpi::yes);
+                                 "the environment variable CONVOY_ALLREDUCE");
     if (const std::string after = environment("CONVOY_MPI_AFTER"); !after.empty())
       settings.after = parse_bytes(after);
   } catch (const UsageError& e) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/internals.h"
 #include "comm/transports/mpi.h"
 #include "convoy/base/system.h"
 #include "tests/comm/allreduce_reference.h"
@@ -37,6 +38,60 @@ TEST(Mpi, EveryAllreduceAlgorithmTypeAndOperation) {
   check_every_allreduce(test_world().communicator());
 }
 TEST(Mpi, TheBitsOfAllreduceAreFixed) { check_allreduce_bits(test_world().communicator()); }
+
+// Small whole numbers, so that any order of summation gives the same.
+void check_own_allreduce(const Communicator& own) {
+  ASSERT_EQ(CommunicatorInternals::choose(own, 4096).algorithm, AllreduceAlgorithm::mpi);
+  const int p = own.size();
+  const float sum = static_cast<float>(p * (p - 1) / 2);
+  // Two at a time, which every other rank begins in the other order.
+  std::vector<float> first(1024), second(1024);
+  for (int round = 0; round < 10; ++round) {
+    first.assign(first.size(), static_cast<float>(own.rank()));
+    second.assign(second.size(), static_cast<float>(own.rank()));
+    std::vector<Operation> operations;
+    for (int i = 0; i < 2; ++i) {
+      const bool later = (own.rank() + i) % 2 == 1;
+      operations.push_back(own.start_allreduce(buffer_of(later ? second : first),
+                                               later ? ReduceOp::average : ReduceOp::sum,
+                                               {1, static_cast<std::uint16_t>(later ? 7 : 6)}));
+    }
+    std::vector<std::int64_t> largest(512, own.rank());  // beside them, by MPI as well
+    own.allreduce(buffer_of(largest), ReduceOp::max, {1, 8});
+    for (Operation& operation : operations) operation.wait();
+    EXPECT_EQ(first, std::vector<float>(first.size(), sum));
+    EXPECT_EQ(second, std::vector<float>(second.size(), sum / static_cast<float>(p)));
+    EXPECT_EQ(largest, std::vector<std::int64_t>(largest.size(), p - 1));
+  }
+}
+
+TEST(Mpi, ItsOwnAllreduceIsWhatRulesChoose) {
+  const Communicator& all = test_world().communicator();
+  const Communicator own = all.with_allreduce("1KiB.. mpi");
+  check_own_allreduce(own);
+  check_own_allreduce(own.split(0, -own.rank()));
+  std::vector<float> exact(1000), by_messages(1000);
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    exact[i] = by_messages[i] =
+        1.0F / static_cast<float>(3 + 7 * i + static_cast<std::size_t>(own.rank()));
+  own.with_reproducible(true).allreduce(buffer_of(exact), ReduceOp::average);
+  all.with_allreduce("ring").with_reproducible(true).allreduce(buffer_of(by_messages),
+                                                               ReduceOp::average);
+  EXPECT_EQ(exact, by_messages);
+}
+
+TEST(Mpi, ItsOwnAllreduceIsForAllRanksAndForItsTypes) {
+  const Communicator own = test_world().communicator().with_allreduce("mpi");
+  if (own.size() == 1) return;
+  const Communicator part = own.split(own.rank() % 2);
+  EXPECT_NE(CommunicatorInternals::choose(part, 4096).algorithm, AllreduceAlgorithm::mpi);
+  std::vector<float> data(1024, 1);
+  part.allreduce(buffer_of(data), ReduceOp::sum);
+  EXPECT_EQ(data, std::vector<float>(data.size(), static_cast<float>(part.size())));
+  std::vector<std::uint16_t> halves(1024, 0);
+  const Buffer bf16(halves.data(), halves.size(), Type::bf16);
+  EXPECT_THROW((void)own.start_allreduce(bf16, ReduceOp::sum), convoy::UsageError);
+}
 
 TEST(Mpi, RegisteredAndOrdinaryMemory) { check_shared_memory(test_world().communicator()); }
 TEST(Mpi, ManyAtOnceInAnyOrder) { check_crowd(test_world().communicator()); }

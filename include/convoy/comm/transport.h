@@ -4,8 +4,8 @@
 // 0 .. size-1 within a transport; a transport whose membership changes would hand out a new
 // Transport for each membership, as split() does.
 //
-// Threads: one call at a time; convoy::comm's engine sees to it. No call here blocks, but split()
-// and await_message().
+// Threads: one call at a time; convoy::comm's engine sees to it. No call here blocks, but split(),
+// allreduce() and await_message().
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "convoy/comm/types.h"
 
 namespace convoy::comm {
 
@@ -90,6 +92,14 @@ class Transport {
   // color < 0. Collective over this transport, and blocking: call it while no operation is in
   // flight that another rank's call of split waits for.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
+
+  // Says whether the library below has an allreduce of its own, as MPI has. The same on every rank.
+  virtual bool has_allreduce() const { return false; }
+  // Calls it, in place, and blocks until it is done. All ranks call it with the same arguments, and
+  // in the same order; who calls while another rank waits in another such call of the same
+  // processes waits for ever. `op` is not average, and `data` has no 16-bit floats. What it sends
+  // is not in traffic(). Throws Failure where the library does, and UsageError where there is none.
+  virtual void allreduce(Buffer data, ReduceOp op);
 
   // These send and receive short notes (at most kMaxNote bytes) beside the messages, for the
   // watchdog. They never block.

@@ -39,6 +39,14 @@ class Io {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Says which of them is rank 0 of the world. REQUIRES: it is among them.
+  int first_of_world() const {
+    int rank = 0;
+    while (transport_.world_rank(number(rank)) != 0) ++rank;
+    return rank;
+  }
+  // Calls the allreduce of the library under the transport, which blocks: for all of its ranks.
+  void allreduce_below(Buffer data, ReduceOp op) { transport_.allreduce(data, op); }
   // Says how many bytes one message can have.
   std::size_t most_bytes() const { return transport_.most_bytes(); }
 

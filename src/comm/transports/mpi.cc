@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <list>
 #include <memory>
 #include <optional>
 
+#include "comm/engine/io.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 
@@ -39,6 +41,36 @@ MPI_Comm same_ranks(MPI_Comm comm) {
   PMPI_Group_free(&group);
   check(error, "MPI_Comm_create");
   return made;
+}
+
+MPI_Datatype mpi_type(Type type) {
+  switch (type) {
+    case Type::f32:
+      return MPI_FLOAT;
+    case Type::f64:
+      return MPI_DOUBLE;
+    case Type::i32:
+      return MPI_INT32_T;
+    case Type::i64:
+      return MPI_INT64_T;
+    case Type::u8:
+      return MPI_UINT8_T;
+    default:
+      return MPI_DATATYPE_NULL;
+  }
+}
+
+MPI_Op mpi_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::max:
+      return MPI_MAX;
+    case ReduceOp::min:
+      return MPI_MIN;
+    case ReduceOp::sum:
+      return MPI_SUM;
+    default:
+      return MPI_OP_NULL;
+  }
 }
 
 constexpr int kLargestTag = (1 << Transport::kTagBits) - 1;
@@ -102,6 +134,10 @@ class MpiTransport : public Transport {
     for (int& rank : here) rank = world_rank(rank);
     return std::make_unique<MpiTransport>(part, MPI_COMM_NULL, std::move(here));
   }
+
+  bool has_allreduce() const override { return true; }
+  // Collectives and messages of one communicator don't meet.
+  void allreduce(Buffer data, ReduceOp op) override { mpi_allreduce(comm_, data, op); }
 
   void post_note(int to, std::span<const std::byte> note) override {
     std::erase_if(outgoing_, [](Note& old) {
@@ -217,6 +253,22 @@ class MpiTransport : public Transport {
 };
 
 }  // namespace
+
+void mpi_allreduce(MPI_Comm comm, Buffer data, ReduceOp op) {
+  const MPI_Datatype type = mpi_type(data.type);
+  const MPI_Op operation = mpi_op(op);
+  if (type == MPI_DATATYPE_NULL || operation == MPI_OP_NULL)
+    throw UsageError(std::string("MPI has no ") + name_of(op) + " of " + name_of(data.type));
+  constexpr std::size_t kMost = std::numeric_limits<int>::max();
+  std::size_t done = 0;
+  do {
+    const Buffer part = slice(data, done, std::min(kMost, data.count - done));
+    check(PMPI_Allreduce(MPI_IN_PLACE, part.data, static_cast<int>(part.count), type, operation,
+                         comm),
+          "MPI_Allreduce");
+    done += part.count;
+  } while (done < data.count);
+}
 
 bool mpi_tags_suffice() { return tag_bound() >= kLargestTag; }
 

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "convoy/base/error.h"
+
 namespace convoy::comm {
 
 void Transport::check_length(std::size_t bytes) const {
@@ -22,6 +24,11 @@ Ticket Transport::receive(int from, std::uint32_t tag, std::span<std::byte> data
   check_length(data.size());
   traffic_.bytes_received += data.size();
   return Ticket(*this, start_receive(from, tag, data), from, false);
+}
+
+void Transport::allreduce(Buffer /*data*/, ReduceOp /*op*/) {
+  throw UsageError(
+      "these ranks have no allreduce but Convoy's; mpirun or srun starts ranks of MPI");
 }
 
 Ticket::~Ticket() {

@@ -44,6 +44,13 @@ Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline
 // of summation.
 Task allreduce_shared(Node& node, Call call, Buffer data, ReduceOp op, Reduce reduce = reduce_all);
 
+// The allreduce of the MPI library below, which blocks and lets nothing else advance meanwhile, and
+// to which a call of every rank comes in the same order: rank 0 of the world, which is one of
+// these, waits until all ranks have made theirs, and then lets one operation begin after the other.
+// REQUIRES: the group is all of the world, and MPI has the type (mpi_has()).
+Task allreduce_mpi(Io& io, Buffer data, ReduceOp op);
+bool mpi_has(Type type);
+
 // The turn of an operation in its host's memory; null where that is not used, or used once.
 using Turn = std::shared_ptr<const Board::Turn>;
 // REQUIRES: ranks share memory. To be called in the order in which operations begin, as what takes

@@ -16,13 +16,14 @@ enum class AllreduceAlgorithm : std::uint8_t {
   multicolor,
   shared,        // ranks of one host, through memory that they share
   hierarchical,  // shared inside each host, multicolor between hosts
-  mpi            // the MPI library's own, for callers that can leave a call to it
+  mpi            // the MPI library's own
 };
 
 // Which algorithms a group can use beside those that need messages only.
 struct Abilities {
   bool shared = false;        // all ranks on one host, sharing memory
   bool hierarchical = false;  // the same number of ranks on each host, sharing memory there
+  bool own_mpi = false;       // they are all ranks of a world that MPI connects
 
   bool allow(AllreduceAlgorithm algorithm) const;
 };

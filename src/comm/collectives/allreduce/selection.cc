@@ -39,10 +39,9 @@ std::string join(const std::vector<std::string>& words, const char* between) {
 // Reads one rule; every complaint says which.
 class RuleParser {
  public:
-  RuleParser(std::string_view rule, std::string context, OwnMpi own)
+  RuleParser(std::string_view rule, std::string context)
       : words_(split_words(rule)), context_(std::move(context) + "'" + join(words_, " ") + "': ") {
-    for (const AllreduceRow& row : allreduce_table())
-      if (row.needs != Needs::own_mpi || own == OwnMpi::yes) names_.emplace_back(row.name);
+    for (const AllreduceRow& row : allreduce_table()) names_.emplace_back(row.name);
   }
 
   bool empty() const { return words_.empty(); }
@@ -69,8 +68,7 @@ class RuleParser {
     if (at_ == words_.size()) fail("there is no algorithm; " + algorithms());
     const std::string& name = words_[at_++];
     const AllreduceRow* const row = find_row(name);
-    if (std::find(names_.begin(), names_.end(), name) == names_.end()) {
-      if (row != nullptr) fail("only libconvoy_mpi.so can leave a call to MPI; " + algorithms());
+    if (row == nullptr) {
       const std::string near = nearest_name(name, names_);
       fail("there is no algorithm '" + name + "'" +
            (near.empty() ? "; " + algorithms() : "; did you mean '" + near + "'?"));
@@ -167,13 +165,12 @@ class RuleParser {
   std::size_t at_ = 0;
 };
 
-std::vector<AllreduceRule> parse_rules(std::string_view text, const std::string& source,
-                                       OwnMpi own = OwnMpi::no) {
+std::vector<AllreduceRule> parse_rules(std::string_view text, const std::string& source) {
   std::vector<AllreduceRule> rules;
   while (true) {
     const std::size_t end = std::min(text.find(';'), text.size());
     RuleParser parser(text.substr(0, end),
-                      source + ": rule " + std::to_string(rules.size() + 1) + " ", own);
+                      source + ": rule " + std::to_string(rules.size() + 1) + " ");
     if (!parser.empty()) rules.push_back(parser.rule());  // "a; b;" has two
     if (end == text.size()) return rules;
     text.remove_prefix(end + 1);
@@ -226,8 +223,8 @@ std::string AllreduceRule::text() const {
   return s + text_of(choice);
 }
 
-AllreduceSelection::AllreduceSelection(std::string_view text, const std::string& source, OwnMpi own)
-    : rules_(parse_rules(text, source, own)) {
+AllreduceSelection::AllreduceSelection(std::string_view text, const std::string& source)
+    : rules_(parse_rules(text, source)) {
   const auto built_in = parse_rules(kBuiltInSelection, "the built-in selection");
   rules_.insert(rules_.end(), built_in.begin(), built_in.end());
 }
@@ -249,7 +246,7 @@ std::string AllreduceSelection::text() const {
 }
 
 AllreduceChoice parse_allreduce(std::string_view text, const std::string& source) {
-  return RuleParser(text, source + ": ", OwnMpi::no).choice();
+  return RuleParser(text, source + ": ").choice();
 }
 
 std::string difference_of_selections(const std::vector<std::string>& texts,

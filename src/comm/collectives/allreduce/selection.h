@@ -12,8 +12,8 @@
 //             | "in-flight=" number          of the same
 //
 // The first rule that fits, with an algorithm that the group can use, is taken; both ends of a
-// range belong to it. What no rule covers is left to the built-in table. `mpi`, where it is
-// allowed, leaves a call to the MPI library's own allreduce. Example: "..32KiB recursive-doubling;
+// range belong to it. What no rule covers is left to the built-in table. `mpi`
+// leaves a call to the MPI library's own allreduce. Example: "..32KiB recursive-doubling;
 // 32KiB.. ring-rsag segment=256KiB".
 #pragma once
 
@@ -47,16 +47,13 @@ struct AllreduceRule {
   bool operator==(const AllreduceRule&) const = default;
 };
 
-// Whether rules may say `mpi`: only where there is somebody to leave calls to that library.
-enum class OwnMpi : bool { no, yes };
-
 class AllreduceSelection {
  public:
   // The built-in table alone.
   AllreduceSelection() : AllreduceSelection("", "") {}
   // Throws UsageError: one line with `source` (who gave the text), the rule, and what would be
   // right.
-  AllreduceSelection(std::string_view text, const std::string& source, OwnMpi own = OwnMpi::no);
+  AllreduceSelection(std::string_view text, const std::string& source);
 
   // Gives the same choice on every rank that gives the same arguments and text.
   const AllreduceChoice& choose(std::size_t bytes, int ranks, int nodes,

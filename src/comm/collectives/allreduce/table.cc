@@ -37,7 +37,8 @@ constexpr std::array kTable{
                    return allreduce_hierarchical(w.io, w.locality, w.call, w.data, w.op, w.choice,
                                                  std::move(w.turn));
                  }},
-    AllreduceRow{mpi, "mpi", false, false, Needs::own_mpi, nullptr}};
+    AllreduceRow{mpi, "mpi", false, false, Needs::own_mpi,
+                 [](Work w) { return allreduce_mpi(w.io, w.data, w.op); }}};
 
 constexpr bool in_order() {
   for (std::size_t i = 0; i < kTable.size(); ++i)
@@ -67,7 +68,8 @@ const char* name_of(AllreduceAlgorithm algorithm) { return row_of(algorithm).nam
 
 bool Abilities::allow(AllreduceAlgorithm algorithm) const {
   const Needs needs = row_of(algorithm).needs;
-  return (needs != Needs::one_host || shared) && (needs != Needs::even_hosts || hierarchical);
+  return (needs != Needs::one_host || shared) && (needs != Needs::even_hosts || hierarchical) &&
+         (needs != Needs::own_mpi || own_mpi);
 }
 
 int AllreduceChoice::colors_among(int ranks) const {
@@ -91,9 +93,7 @@ Task allreduce_multicolor(Io& io, Buffer data, ReduceOp op, int colors, Pipeline
 
 Task allreduce(Io& io, const Locality& locality, const Call& call, Buffer data, ReduceOp op,
                const AllreduceChoice& choice, Turn turn) {
-  const auto run = row_of(choice.algorithm).run;
-  if (run == nullptr) return {};  // not reached
-  return run({io, locality, call, data, op, choice, std::move(turn)});
+  return row_of(choice.algorithm).run({io, locality, call, data, op, choice, std::move(turn)});
 }
 
 }  // namespace convoy::comm

@@ -15,7 +15,7 @@ enum class Needs : std::uint8_t {
   nothing,
   one_host,    // all ranks on one host, sharing memory
   even_hosts,  // the same number of ranks on each host, sharing memory there
-  own_mpi      // somebody who can leave the call to MPI
+  own_mpi      // all ranks of a world that MPI connects
 };
 
 // What an algorithm is given: as allreduce().
@@ -35,7 +35,6 @@ struct AllreduceRow {
   bool colored;      // has the parameter k
   bool pipelined;    // has the parameters segment and in-flight
   Needs needs;
-  // Null: whoever allows it in a selection takes care of it.
   Task (*run)(AllreduceWork work);
 };
 
