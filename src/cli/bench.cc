@@ -3,6 +3,7 @@
 #include "cli/bench/checkpoint.h"
 #include "cli/bench/downpour/downpour.h"
 #include "cli/bench/loader.h"
+#include "cli/bench/operators/operators.h"
 #include "cli/bench/partition.h"
 #include "cli/bench/server/server.h"
 #include "cli/bench/shuffle.h"
@@ -19,6 +20,7 @@ void fill_bench_command(CLI::App& bench, Outcome& outcome) {
   add_partition_command(bench);
   add_loader_command(bench);
   add_ablation_command(bench);
+  add_operators_command(bench);
   add_checkpoint_command(bench);
   add_server_command(bench);
   add_downpour_command(bench, outcome);

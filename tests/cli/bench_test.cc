@@ -336,6 +336,76 @@ TEST(BenchAblation, MakesTheNetworkForTheSize) {
   expect_ablation({"--model", "speech-dnn", "--batch", "1", "--image-size", "2"});
 }
 
+TEST(BenchOperators, ReportsARowPerKindOfOperator) {
+  const JobResult result =
+      Job({"bench",     "operators",     "--model", "lenet",   "--batch",  "4",        "--threads",
+           "1",         "--repetitions", "2",       "--steps", "2",        "--warmup", "1",
+           "--seconds", "0.001",         "--array", "1MiB",    "--layers", "--json",   "-"})
+          .finish();
+  ASSERT_EQ(result.exit_status, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::map<std::string, int> kinds;
+  std::map<std::string, std::int64_t> flops, flops_of_shapes;  // by phase
+  Json step;
+  double operators_s = 0, outside_s = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = Json::parse(line);
+    const std::string kind = row.at("kind"), phase = row.value("phase", "");
+    ++kinds[kind];
+    if (kind == "limits") {
+      EXPECT_EQ(row.at("model"), "lenet");
+      EXPECT_EQ(row.at("threads"), 1);
+      expect_positive(row, {"flops_per_s", "product_flops_per_s", "convolution_flops_per_s",
+                            "bandwidth_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s",
+                            "copy_bytes_per_s", "triad_bytes_per_s"});
+    }
+    if (kind == "operator") {
+      flops[phase] += row.at("flops").get<std::int64_t>();
+      operators_s += row.at("time_s").get<double>();
+      EXPECT_EQ(row.at("attained").is_null(), row.at("limit_s") == 0) << line;
+    }
+    if (kind == "shapes") flops_of_shapes[phase] += row.at("flops").get<std::int64_t>();
+    if (kind == "outside") outside_s += row.at("time_s").get<double>();
+    if (kind == "step") step = row;
+  }
+  EXPECT_EQ(kinds["limits"], 1) << result.out;
+  EXPECT_EQ(kinds["outside"], 4) << result.out;  // three phases, and between them
+  EXPECT_EQ(kinds["step"], 1) << result.out;
+  // Two convolutions and two fully connected layers, and the gradients of their weights and inputs,
+  // but for the images.
+  constexpr std::int64_t kFirst = 20 * 24 * 24 * 25;
+  constexpr std::int64_t kMacs = kFirst + 50 * 8 * 8 * 20 * 25 + 800 * 500 + 500 * 10;
+  EXPECT_EQ(flops, flops_of_shapes);
+  EXPECT_EQ(flops["forward"], 2 * 4 * kMacs);
+  EXPECT_EQ(flops["backward"], 2 * 4 * (2 * kMacs - kFirst));
+  EXPECT_EQ(step.at("flops"), flops["forward"] + flops["backward"]);
+  const auto whole = step.at("observed_step_s").get<double>();
+  EXPECT_NEAR(operators_s + outside_s, whole, 1e-9);
+  double parts = step.at("flops_limit_s");
+  for (const auto& [name, seconds] : step.at("beyond_flops_s").items())
+    parts += seconds.get<double>();
+  EXPECT_NEAR(parts, whole, 1e-9);
+  expect_positive(step, {"step_s", "images_per_s", "of_flops_limit", "of_flops_limit_min",
+                         "of_limits", "limit_s"});
+}
+
+TEST(BenchOperators, SaysWhatItCantMeasure) {
+  using Case = std::pair<std::vector<std::string>, std::string>;
+  for (const auto& [words, complaint] : std::vector<Case>{
+           {{"--model", "resnet5"}, "did you mean 'resnet50'"},
+           {{"--set", "precision=bfloat16"}, "precision is bfloat16; operators are measured"},
+           {{"--set", "strategy=hybrid"}, "strategy is hybrid; operators are measured"},
+           {{"--set", "sync.devices=2"}, "sync.devices is 2; operators are measured"},
+           {{"--array", "64KiB"}, "--array is 64KiB; it takes 1MiB at least"}}) {
+    std::vector<std::string> all{"bench", "operators"};
+    all.insert(all.end(), words.begin(), words.end());
+    const JobResult result = Job(all).finish();
+    EXPECT_EQ(result.exit_status, 2);
+    EXPECT_NE(result.err.find(complaint), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
 TEST(BenchLoader, ReportsARowPerNumberOfThreads) {
   const test::Scratch scratch;
   namespace fs = std::filesystem;
