@@ -177,5 +177,37 @@ TEST_F(PlanWorkplace, AFolderOfBeforeGoesOn) {
   EXPECT_EQ(test::entries(none), 0u);
 }
 
+// Recipes had the keys of all optimizers once, and so another fingerprint.
+TEST_F(PlanWorkplace, AFolderOfAnEarlierVersionIsSaidToBeOne) {
+  const std::string old = scratch.path("old");
+  PlanFolder(old, planned, false)
+      .add({.batch = 8, .learning_rate = 0.1, .seed = 1, .updates = 9, .reached = {}}, {});
+  planned.fingerprint = "of today";
+  const std::string mine = train::print_recipe(planned.recipe, false);
+  const auto put = [](std::string text, const std::string& before, const std::string& now) {
+    const std::size_t at = text.find(before);
+    EXPECT_NE(at, std::string::npos) << before << " in " << text;
+    return at == std::string::npos ? text : text.replace(at, before.size(), now);
+  };
+  const auto said = [&](const std::string& theirs) {
+    test::spill(old + "/recipe.toml", theirs);
+    return test::message_of<UsageError>([&] { PlanFolder(old, planned, true); });
+  };
+  const std::string earlier = put(mine, "[optimizer]\n", "[optimizer]\namsgrad = false\n");
+  EXPECT_EQ(said(earlier), "the points in " + old +
+                               " are of an earlier version of Convoy, whose recipes had other keys "
+                               "(optimizer.amsgrad), so that nothing says whether they are of the "
+                               "same data; name another --folder");
+  // What no fingerprint goes by is no difference.
+  EXPECT_EQ(said(put(earlier, "seed = 1\n", "seed = 2\n")), said(earlier));
+  const std::string other =
+      said(put(earlier, "precision = \"float32\"", "precision = \"float64\""));
+  EXPECT_TRUE(has(other, " are of another recipe: ")) << other;
+  EXPECT_TRUE(has(other, "precision is \"float32\", there it is \"float64\"")) << other;
+  EXPECT_EQ(said(mine),
+            "the points in " + old + " are of another recipe or other data; name another --folder");
+  EXPECT_EQ(read_text_file(old + "/recipe.toml"), mine) << "as it was";
+}
+
 }  // namespace
 }  // namespace convoy::cli
