@@ -49,8 +49,13 @@ Origin find_origin(const comm::Communicator& communicator, const std::string& wh
 class RecipeNetwork final : public NetworkSource {
  public:
   RecipeNetwork(const Registry& registry, const Recipe& recipe, const Task& task,
-                const Compute& compute, bool trains = true)
-      : registry_(registry), recipe_(recipe), task_(task), compute_(compute), trains_(trains) {}
+                const Compute& compute, bool trains = true, bool goes_on = false)
+      : registry_(registry),
+        recipe_(recipe),
+        task_(task),
+        compute_(compute),
+        trains_(trains),
+        goes_on_(goes_on) {}
 
   std::shared_ptr<model::Network> whole() const override;
   std::optional<model::Blueprint> blueprint() const override;
@@ -59,6 +64,7 @@ class RecipeNetwork final : public NetworkSource {
   const Task& task() const override { return task_; }
   const Compute& compute() const override { return compute_; }
   bool trains() const override { return trains_; }
+  bool goes_on() const override { return goes_on_; }
   // Gives the network as data where the model is known so, and nothing where it would have to be
   // built for that.
   std::optional<model::Blueprint> described() const;
@@ -71,7 +77,7 @@ class RecipeNetwork final : public NetworkSource {
   const Recipe& recipe_;
   const Task& task_;
   const Compute& compute_;
-  bool trains_;
+  bool trains_, goes_on_;
 };
 
 // How few samples the network can be trained on: 2 where it refuses one alone (batch normalization

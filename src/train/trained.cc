@@ -18,6 +18,7 @@
 #include "train/run/arrange.h"
 #include "train/samples/renumbered.h"
 #include "train/setup.h"
+#include "train/strategies/devices/options.h"
 #include "train/tasks/check_labels.h"
 
 namespace convoy::train {
@@ -92,7 +93,7 @@ Trained::Trained(const comm::World& world, const Registry& registry,
                  const TrainedSource& source) try
     : world_(world),
       source_(for_ranks(world, registry, source)),
-      compute_(source_.recipe, world.local_rank()),
+      compute_(source_.recipe, first_gpu_of_rank(source_.recipe, world.local_rank())),
       task_(registry.make_task(source_.recipe)),
       strategy_(registry.make_strategy(source_.recipe.strategy)) {
   const Recipe& r = recipe();
@@ -120,7 +121,8 @@ Trained::Trained(const comm::World& world, const Registry& registry,
   }
   strategy_->module().eval();
 } catch (const c10::OutOfMemoryError& error) {
-  throw_out_of_memory(world, source.recipe, error);
+  const Recipe used = for_ranks(world, registry, source).recipe;
+  throw_out_of_memory(world, used, error, first_gpu_of_rank(used, world.local_rank()));
 }
 
 Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset,
@@ -132,7 +134,7 @@ Evaluation Trained::evaluate(const std::shared_ptr<const data::Dataset>& dataset
   check_takes(*counted, what);
   return train::evaluate(evaluated(), counted, options);
 } catch (const c10::OutOfMemoryError& error) {
-  throw_out_of_memory(world_, recipe(), error);
+  throw_out_of_memory(world_, recipe(), error, first_gpu_of_rank(recipe(), world_.local_rank()));
 }
 
 Evaluated Trained::evaluated() {
@@ -169,7 +171,7 @@ std::vector<Answer> Trained::predict(const std::vector<std::string>& inputs, int
     return strategy_->forward(tensors);
   });
 } catch (const c10::OutOfMemoryError& error) {
-  throw_out_of_memory(world_, recipe(), error);
+  throw_out_of_memory(world_, recipe(), error, first_gpu_of_rank(recipe(), world_.local_rank()));
 }
 
 void Trained::predict(const std::shared_ptr<const data::Dataset>& dataset, int most,
@@ -177,7 +179,7 @@ void Trained::predict(const std::shared_ptr<const data::Dataset>& dataset, int m
   check_takes(*dataset, "what it is to answer");
   train::predict(evaluated(), dataset, most, use, options);
 } catch (const c10::OutOfMemoryError& error) {
-  throw_out_of_memory(world_, recipe(), error);
+  throw_out_of_memory(world_, recipe(), error, first_gpu_of_rank(recipe(), world_.local_rank()));
 }
 
 }  // namespace convoy::train

@@ -1,8 +1,11 @@
 // Trainings on GPUs, beside the same ones on CPUs.
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "convoy/train/trained.h"
 #include "tests/cuda/needs_gpu.h"
 #include "tests/train/hybrid_fixture.h"
 #include "tests/train/plain_networks.h"
@@ -62,6 +65,21 @@ TEST_F(CudaTest, SeveralDevicesOfARankDoAsWell) {
       expect_equal(cpu, gpu, name, kAsTheCpu);
     }
   }
+}
+
+// Also where another process evaluates, whichever GPU that is.
+TEST_F(CudaTest, AnEvaluationIsOnTheFirstDevice) {
+  NEEDS_A_GPU();
+  const Recipe r = recipe("first", {"device=cuda", "sync.devices=2", "sync.gpus=[0, 0]"});
+  const RunResult result = train(r);
+  all().barrier();
+  const int last = gpus() - 1;
+  Trained trained(test_world(), registry_,
+                  find_trained(registry_, r.output.folder, Which::newest,
+                               {"sync.gpus=[" + std::to_string(last) + ", 0]"}));
+  EXPECT_EQ(c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice().index(), last);
+  const Evaluation again = trained.evaluate(registry_.open_data(r.data.reader, r.data.validation));
+  EXPECT_NEAR(again.at("loss"), result.evaluation->at("loss"), kAsTheCpu);
 }
 
 // bfloat16 has three digits; what is trained is easy.

@@ -253,6 +253,45 @@ TEST_F(DownpourTest, AnEvaluatorNeedsNoMemoryToTrain) {
       << of_replica;
 }
 
+// It keeps one copy of the parameters and the rules' slots. Where it begins from a checkpoint, it
+// gives servers these from as many blocks.
+TEST_F(DownpourTest, AnEvaluatorNeedsMemoryForSlots) {
+  const auto needs_mib = [this](const std::string& rule, bool goes_on) {
+    const Recipe r = recipe(
+        {rule, "grid.partitions=2", "evaluation.batch=10", "model.options.hidden=[4000, 4000]"});
+    std::string said;
+    comm::World::run_threads(2, [&](comm::World& world) {
+      const Compute compute(r);
+      const auto task = registry_.make_task(r);
+      const testing_data::Stripes data(60);
+      task->look(data, nullptr);
+      const RecipeNetwork source(registry_, r, *task, compute, /*trains=*/true, goes_on);
+      Evaluator evaluator(nullptr);
+      evaluator.arrange(world, r);
+      world.communicator().barrier();
+      std::optional<test::MapsNoMore> limit;
+      if (world.rank() == 0) limit.emplace(40 << 20);
+      world.communicator().barrier();
+      const std::string own = test::message_of<UsageError>([&] { evaluator.build(source); });
+      world.communicator().barrier();
+      if (world.rank() == 0) said = own;
+    });
+    const std::string needs = " needs ", unit = " MiB for ";
+    const std::size_t at = said.find(needs), end = said.find(unit);
+    EXPECT_TRUE(at != std::string::npos && end != std::string::npos && at < end) << said;
+    EXPECT_NE(said.find("to evaluate it while others train it"), std::string::npos) << said;
+    return end == std::string::npos ? 0.0 : std::stod(said.substr(at + needs.size()));
+  };
+  // Half of them are a rank's, of four bytes.
+  const double parameters = 36 * 4000 + 4000 + 4000 * 4000 + 4000 + 4000 * 3 + 3;
+  const double copy_mib = parameters / 2 * 4 / (1 << 20);
+  const std::string sgd = kRules[0], adam = kRules[3];
+  const double none = needs_mib(sgd, false);
+  EXPECT_EQ(needs_mib(sgd, true), none);
+  EXPECT_NEAR(needs_mib(adam, false) - none, 2 * copy_mib, 2);
+  EXPECT_NEAR(needs_mib(adam, true) - none, 4 * copy_mib, 2);
+}
+
 // Nothing is said of a loss that nobody has told: not that it is 0.
 TEST_F(DownpourTest, HasNoLossWithoutReports) {
   on_job = [](testing_data::FakeJob& job) { job.deaf = true; };

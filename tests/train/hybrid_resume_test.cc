@@ -79,6 +79,24 @@ TEST_F(HybridResumeTest, LayerwiseRulesGoOnOnOtherGrids) {
       });
 }
 
+// On the same grid, in the middle of a schedule.
+TEST_F(HybridResumeTest, LayerwiseRulesGoOnToTheSameBits) {
+  const std::vector<Overrides> rules = layerwise_rules();
+  for (const GridOf& grid : grids()) {
+    for (const Overrides& how : {rules.at(0) + Overrides{"schedule.name=polynomial"},
+                                 rules.at(1) + Overrides{"schedule.name=one_cycle"}}) {
+      const std::string name = grid.name() + how.front();
+      const RunResult whole = train_on(grid.ranks(), hybrid("whole" + name, grid, how));
+      const Recipe r = hybrid("parts" + name, grid, how);
+      EXPECT_TRUE(train_on(grid.ranks(), r, kStop).stopped);
+      const RunResult end = train_on(grid.ranks(), r, 0, "latest");
+      if (!first()) continue;
+      EXPECT_EQ(end.steps, 6) << name;
+      EXPECT_TRUE(same_tensors(whole.checkpoint, end.checkpoint)) << name;
+    }
+  }
+}
+
 TEST_F(HybridResumeTest, IsEvaluatedPredictsAndIsExportedAsTheWhole) {
   for (const GridOf& grid : grids()) {
     const Recipe r = hybrid(grid.name(), grid, {"data.pixel=float32"});

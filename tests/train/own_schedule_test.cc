@@ -1,4 +1,5 @@
-// Schedules of one's own: keys, warm-up, and runs that go on.
+// Schedules of one's own: keys, warm-up, and runs that go on, also with those that there are.
+#include "tests/golden/read.h"
 #include "tests/train/stairs.h"
 #include "tests/train/trainer_fixture.h"
 
@@ -49,6 +50,44 @@ TEST_F(OwnScheduleTest, GoesOnInTheMiddle) {
     position = row["epoch"];
   }
   EXPECT_EQ(position, 3);
+}
+
+// The rates of a run in two parts are PyTorch's, update by update (tests/golden/make_schedules.py),
+// and its weights those of a run in one.
+TEST_F(TrainerTest, PolynomialAndOneCycleGoOnInTheMiddle) {
+  constexpr double kRate = 0.05;
+  const auto goldens = golden::read("schedules.json");
+  int number = 0;
+  for (const auto& golden : goldens.at("cases")) {
+    const auto steps = golden.at("steps").get<int>();
+    Overrides how{"schedule.name=" + golden.at("name").get<std::string>(),
+                  "training.epochs=0",
+                  "training.steps=" + std::to_string(steps),
+                  "optimizer.lr=0.05",
+                  "evaluation.every_epochs=0",
+                  "checkpoint.every_epochs=0"};
+    for (const auto& [key, value] : golden.at("options").items())
+      how.push_back("schedule." + key + "=" + value.dump());
+    const std::string tag = std::to_string(number++);
+    const std::string whole = train(recipe("whole" + tag, how)).checkpoint;
+    const Recipe parts = recipe("parts" + tag, how);
+    const RunResult middle = train(parts, steps / 2);
+    EXPECT_TRUE(middle.stopped);
+    EXPECT_EQ(middle.steps, steps / 2);
+    const RunResult end = train(parts, 0, "latest");
+    EXPECT_EQ(end.steps, steps);
+    if (!first()) continue;
+    EXPECT_TRUE(same_tensors(whole, end.checkpoint)) << how.front();
+    const auto updates = rows(parts, "step");
+    const auto& rates = golden.at("rates");
+    ASSERT_EQ(updates.size(), rates.size());
+    const double scale = kRate / golden.at("lr").get<double>();
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      EXPECT_NEAR(updates[i]["learning_rate"].get<double>(), scale * rates[i].get<double>(),
+                  1e-12 * kRate)
+          << how.front() << " " << i;
+    }
+  }
 }
 
 TEST_F(OwnScheduleTest, MistakesAreSaid) {

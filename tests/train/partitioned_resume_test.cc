@@ -15,7 +15,9 @@ TEST_F(PartitionedResumeTest, StoppedAndResumedTheBitsAreTheSame) {
   for (const GridOf& grid : grids()) {
     for (const std::vector<std::string>& how :
          {Overrides{"model.options.dropout=0.4"},
-          Overrides{"model.name=branched", "model.options.norm=true"}}) {
+          Overrides{"model.name=branched", "model.options.norm=true"},
+          layerwise_rules()[0] + Overrides{"schedule.name=polynomial"},
+          layerwise_rules()[1] + Overrides{"schedule.name=one_cycle"}}) {
       const std::string name = grid.name() + how.front();
       const Overrides all = how + Overrides{"data.drop_last=true", "output.log_samples=true"};
       const RunResult whole = train_on(grid.ranks(), partitioned("whole" + name, grid, all));

@@ -165,6 +165,8 @@ class NetworkSource {
   virtual const Compute& compute() const = 0;
   // Says whether the network is to be trained, or used as it is.
   virtual bool trains() const { return true; }
+  // Says whether training begins with the state of a checkpoint (Strategy::prepare).
+  virtual bool goes_on() const { return false; }
   // Gives the recipe of the job: that which recipe() was made of, where a strategy is around
   // another.
   virtual const Recipe& job() const { return recipe(); }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/append.h"
 #include "base/own_files.h"
@@ -62,19 +64,33 @@ std::string prepared(const std::string& folder, const Planned& planned, bool res
   return folder + kPoints;
 }
 
+// Says of whom points are whose fingerprint is another one.
+std::string whose_points(const std::string& folder, const Planned& planned) {
+  const std::string of_others = "of another recipe or other data";
+  std::error_code ignored;
+  if (!fs::exists(folder + kRecipe, ignored)) return of_others;
+  const std::string mine = train::print_recipe(planned.recipe, false);
+  const std::string theirs = read_text_file(folder + kRecipe);
+  std::vector<train::RecipeChange> changes = train::recipe_changes(mine, theirs);
+  const auto earlier =
+      std::find_if(changes.begin(), changes.end(), train::is_of_an_earlier_version);
+  const std::string key = earlier == changes.end() ? "" : earlier->key;
+  std::erase_if(changes, [](const train::RecipeChange& change) {
+    return train::is_of_an_earlier_version(change) || is_left_out_of_fingerprints(change.key);
+  });
+  if (!changes.empty())
+    return "of another recipe: " + train::recipe_difference(mine, theirs, "there");
+  if (key.empty()) return of_others;
+  return "of an earlier version of Convoy, whose recipes had other keys (" + key +
+         "), so that nothing says whether they are of the same data";
+}
+
 }  // namespace
 
 void check_same_plan(const std::string& folder, const plan::PlanHeader& there,
                      const Planned& planned) {
   if (there.fingerprint != planned.fingerprint) {
-    std::string difference;
-    std::error_code ignored;
-    if (fs::exists(folder + kRecipe, ignored)) {
-      difference = train::recipe_difference(train::print_recipe(planned.recipe, false),
-                                            read_text_file(folder + kRecipe), "there");
-    }
-    throw UsageError("the points in " + folder + " are of another recipe" +
-                     (difference.empty() ? " or other data" : ": " + difference) +
+    throw UsageError("the points in " + folder + " are " + whose_points(folder, planned) +
                      "; name another --folder");
   }
   if (there == header_of(planned)) return;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kFraction = 0.2;
 
-// `sizes`: of the data.
+// Without what is_left_out_of_fingerprints() names. `sizes`: of the data.
 std::string fingerprint_of(train::Recipe recipe, const std::string& sizes) {
   recipe.name = "plan";
   recipe.seed = 1;

@@ -41,6 +41,11 @@ std::int64_t Planned::usual_interval(std::int64_t batch) const {
   return std::max<std::int64_t>(1, std::llround(samples / static_cast<double>(batch)));
 }
 
+// As fingerprint_of() has it.
+bool is_left_out_of_fingerprints(const std::string& key) {
+  return key == "name" || key == "seed" || key == "training.batch" || key == "optimizer.lr";
+}
+
 double mean_batch(std::int64_t samples, std::int64_t batch) {
   if (batch >= samples) return static_cast<double>(samples);
   const std::int64_t whole = samples / batch, rest = samples % batch;

@@ -54,6 +54,9 @@ Planned open_planned(const RecipeWords& recipe, const GoalWords& goal);
 // Opens a plan that has been measured, whose goal is in its points.
 Planned open_planned(const RecipeWords& recipe, const plan::PlanHeader& header);
 
+// Says whether recipes that differ in this key alone have the same Planned::fingerprint.
+bool is_left_out_of_fingerprints(const std::string& key);
+
 // Bytes of the gradients of a recipe's network, as they travel in an update; nothing where the
 // network is code.
 std::optional<double> gradient_bytes_of(const RecipeWords& words);

@@ -111,7 +111,8 @@ void Inputs::open(const Registry& registry, const std::string& resume) {
     origin = find_origin(all(), resume, recipe.output.folder);
     former = recipe_of(*origin, registry.vocabulary());
   }
-  const RecipeNetwork network(registry, recipe, *task, compute);
+  const RecipeNetwork network(registry, recipe, *task, compute, /*trains=*/true,
+                              /*goes_on=*/origin.has_value());
   recipe.strategy_options = strategy->settle(network, former ? &*former : nullptr);
   if (evaluated) measured_on = fingerprint_of_scores(recipe, *evaluated);
   if (origin) {

@@ -38,6 +38,7 @@ class InnerSource final : public NetworkSource {
   const Task& task() const override { return outer_.task(); }
   const Compute& compute() const override { return outer_.compute(); }
   bool trains() const override { return use_.trains; }
+  bool goes_on() const override { return outer_.goes_on(); }
   const Recipe& job() const override { return outer_.job(); }
   int copies_beside() const override { return use_.copies; }
 

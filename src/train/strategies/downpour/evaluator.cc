@@ -49,9 +49,9 @@ Arrangement Evaluator::arrange(const comm::World& world, const Recipe& recipe) {
 }
 
 InnerUse Evaluator::use_of(const NetworkSource& outer) const {
-  const auto slots = optim::slots(optimizer_rule(outer.job().optimizer)).size();
+  const auto slots = static_cast<int>(optim::slots(optimizer_rule(outer.job().optimizer)).size());
   // A job that begins from a checkpoint gives servers its slots from blocks of their own.
-  return {.trains = false, .copies = 1 + 2 * static_cast<int>(slots)};
+  return {.trains = false, .copies = 1 + (outer.goes_on() ? 2 : 1) * slots};
 }
 
 void Evaluator::prepare(TrainerContext& context, const State* saved) {
