@@ -47,8 +47,8 @@ class DdpRun {
     std::vector<std::string> words{"bench", "ddp", "--json", "-"};
     words.insert(words.end(), more.begin(), more.end());
     const std::vector<std::pair<std::string, std::string>> usual{
-        {"--models", "lenet"}, {"--batch-per-rank", "4"}, {"--steps", "2"},
-        {"--repetitions", "2"}, {"--python", "/bin/sh"},  {"--peer", script}};
+        {"--models", "lenet"},  {"--batch-per-rank", "4"}, {"--steps", "2"},
+        {"--repetitions", "2"}, {"--python", "/bin/sh"},   {"--peer", script}};
     for (const auto& [option, value] : usual) {
       if (std::find(more.begin(), more.end(), option) == more.end())
         words.insert(words.end(), {option, value});

@@ -143,8 +143,7 @@ void serve_ddp(const DdpBenchOptions& options) {
   train::Registry registry;
   add_made_up_images(registry);
   in_world({}, "bench ddp", [&](comm::World& world) {
-    const StepWords words =
-        ddp_words(options.models, options.batch_per_rank, options.overrides);
+    const StepWords words = ddp_words(options.models, options.batch_per_rank, options.overrides);
     serve_ddp_rank(world, step_recipe(words, world.size(), registry), registry, options.serve);
     return 0;
   });
@@ -175,8 +174,8 @@ std::vector<DdpSetting> ddp_settings(const DdpBenchOptions& options) {
       setting.threads = options.threads > 0 ? options.threads : std::max(1, cores / ranks);
       setting.batch_per_rank = options.batch_per_rank > 0 ? options.batch_per_rank : usual;
       setting.overrides = options.overrides;
-      setting.recipe = step_recipe(
-          ddp_words(name, setting.batch_per_rank, options.overrides), ranks, registry);
+      setting.recipe =
+          step_recipe(ddp_words(name, setting.batch_per_rank, options.overrides), ranks, registry);
       setting.allocator = allocator;
       settings.push_back(std::move(setting));
     }
@@ -217,8 +216,7 @@ void run_ddp(DdpBenchOptions& options) {
 void add_ddp_peer_options(CLI::App& command, DdpBenchOptions& o) {
   command.add_option("--python", o.peer.python, "A Python with torch and torchvision")
       ->capture_default_str();
-  command.add_option("--peer", o.peer.script,
-                     "The script that Python runs; default: torch_ddp.py");
+  command.add_option("--peer", o.peer.script, "The script that Python runs; default: torch_ddp.py");
   command.add_flag("--compile", o.turns.compile, "Also measure PyTorch with torch.compile");
   command.add_flag("--fused", o.peer.fused, "PyTorch's SGD is its fused one as well");
   command
@@ -268,8 +266,7 @@ void add_ddp_command(CLI::App& bench) {
       ->check(positive_integer());
   add_ddp_peer_options(*command, o);
   add_set_option(*command, o.overrides);
-  command
-      ->add_option("--json", o.json, "Write one JSON object per row ('-': standard output)")
+  command->add_option("--json", o.json, "Write one JSON object per row ('-': standard output)")
       ->check(writes_file(kTableFile));
   // How the command starts each of its ranks; empty name of a group hides it from the help.
   command->add_option("--serve", o.serve)->group("");

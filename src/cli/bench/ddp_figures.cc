@@ -67,8 +67,8 @@ std::string ddp_complaint(const DdpComparison& comparison, double tolerance) {
   for (const DdpSide& side : comparison.sides) {
     if (!side.error.empty() || largest_difference(side, *own, 1) <= tolerance) continue;
     char numbers[96];
-    std::snprintf(numbers, sizeof numbers, "%.7g with convoy and %.7g with %s",
-                  own->losses.front(), side.losses.front(), side.name.c_str());
+    std::snprintf(numbers, sizeof numbers, "%.7g with convoy and %.7g with %s", own->losses.front(),
+                  side.losses.front(), side.name.c_str());
     return comparison.model + " on " + std::to_string(comparison.ranks) +
            (comparison.ranks == 1 ? " rank" : " ranks") + ": the first loss is " + numbers +
            ", so they don't train the same (--tolerance)";
@@ -113,8 +113,7 @@ std::vector<nlohmann::ordered_json> ddp_rows(const DdpComparison& comparison) {
                 {"first_loss", side.losses.front()},
                 {"last_loss", side.losses.back()},
                 {"first_loss_difference", largest_difference(side, ddp, 1)},
-                {"largest_loss_difference",
-                 largest_difference(side, ddp, comparison.comparable)}});
+                {"largest_loss_difference", largest_difference(side, ddp, comparison.comparable)}});
     rows.push_back(std::move(row));
   }
   return rows;

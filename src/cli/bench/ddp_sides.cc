@@ -55,7 +55,7 @@ DdpAllocator preloaded(const std::string& file) {
   const std::string before = environment("LD_PRELOAD");
   const bool has_it = before.find(file) != before.npos;
   return {std::filesystem::path(file).filename().string(),
-          {{"LD_PRELOAD", has_it          ? before
+          {{"LD_PRELOAD", has_it           ? before
                           : before.empty() ? file
                                            : file + ":" + before}}};
 }
@@ -70,12 +70,13 @@ std::vector<std::string> command_of_ranks(const DdpSetting& setting) {
   const std::string program = own_program().string();
   std::vector<std::string> words;
   if (setting.ranks > 1) {
-    words = {program,     "run", "-n", std::to_string(setting.ranks),
-             "--threads", std::to_string(setting.threads), "--"};
+    words = {program,     "run",
+             "-n",        std::to_string(setting.ranks),
+             "--threads", std::to_string(setting.threads),
+             "--"};
   }
-  words.insert(words.end(), {program, "bench", "ddp", "--models", setting.model,
-                             "--batch-per-rank", std::to_string(setting.batch_per_rank), "--serve",
-                             setting.folder});
+  words.insert(words.end(), {program, "bench", "ddp", "--models", setting.model, "--batch-per-rank",
+                             std::to_string(setting.batch_per_rank), "--serve", setting.folder});
   for (const std::string& override : setting.overrides)
     words.insert(words.end(), {"--set", override});
   return words;
@@ -159,8 +160,7 @@ PythonRanks::PythonRanks(const DdpSetting& setting, const DdpPeer& peer,
     : patience_(compile ? kCompilePatience : kRowPatience) {
   RowEnvironment settings = environment_of_side(setting);
   // All ranks are on this host, whose name may lead nowhere.
-  if (environment("GLOO_SOCKET_IFNAME").empty())
-    settings.emplace_back("GLOO_SOCKET_IFNAME", "lo");
+  if (environment("GLOO_SOCKET_IFNAME").empty()) settings.emplace_back("GLOO_SOCKET_IFNAME", "lo");
   for (const RankPlace& place : places) {
     processes_.push_back(std::make_unique<RowProcess>(
         compile ? "ddp_compile" : "ddp", command_of_peer(setting, peer, place.rank, compile),
