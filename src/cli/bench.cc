@@ -1,6 +1,7 @@
 #include "cli/bench/ablation.h"
 #include "cli/bench/allreduce.h"
 #include "cli/bench/checkpoint.h"
+#include "cli/bench/ddp.h"
 #include "cli/bench/downpour/downpour.h"
 #include "cli/bench/loader.h"
 #include "cli/bench/operators/operators.h"
@@ -21,6 +22,7 @@ void fill_bench_command(CLI::App& bench, Outcome& outcome) {
   add_loader_command(bench);
   add_ablation_command(bench);
   add_operators_command(bench);
+  add_ddp_command(bench);
   add_checkpoint_command(bench);
   add_server_command(bench);
   add_downpour_command(bench, outcome);

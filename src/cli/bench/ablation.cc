@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "base/median.h"
 #include "cli/bench/ablation_row.h"
+#include "cli/bench/peer_script.h"
 #include "cli/bench/row_process.h"
 #include "cli/checks.h"
 #include "cli/rows.h"
@@ -34,26 +34,11 @@ struct AblationBenchOptions {
 struct Row {
   std::string name;
   std::vector<std::string> command;
-  std::vector<std::pair<std::string, std::string>> environment;
+  RowEnvironment environment;
   std::unique_ptr<RowProcess> process;
   std::vector<double> images_per_s;  // by repetition
   std::vector<double> losses;        // by step, over all repetitions
 };
-
-std::filesystem::path own_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
-
-// Beside an installed program, or in the source tree that a build folder lies in.
-std::string find_peer(const std::string& given) {
-  const auto folder = own_program().parent_path();
-  std::vector<std::filesystem::path> places{folder / "../share/convoy/peers/torch_step.py",
-                                            folder / "../../bench/peers/torch_step.py"};
-  if (!given.empty()) places = {given};
-  for (const auto& place : places) {
-    if (std::filesystem::is_regular_file(place)) return place.lexically_normal().string();
-  }
-  throw UsageError(given.empty() ? "torch_step.py is not beside this program; name it: --peer PATH"
-                                 : "--peer: there is no file '" + given + "'");
-}
 
 std::vector<std::string> shared_arguments(const AblationRow& row) {
   return {"--model",      row.model,
@@ -76,7 +61,7 @@ Row own_row(const AblationBenchOptions& options, std::string name, const std::st
 Row python_row(const AblationBenchOptions& options, std::string name, bool channels_last) {
   Row row;
   row.name = std::move(name);
-  row.command = {options.python, find_peer(options.peer)};
+  row.command = {options.python, find_peer("torch_step.py", options.peer)};
   const auto arguments = shared_arguments(options.row);
   row.command.insert(row.command.end(), arguments.begin(), arguments.end());
   if (channels_last) row.command.push_back("--channels-last");

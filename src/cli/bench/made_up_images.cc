@@ -20,9 +20,11 @@ MadeUpImages::MadeUpImages(data::Shape shape, std::size_t classes, std::size_t c
 }
 
 data::Record MadeUpImages::read(std::size_t i, std::vector<std::byte>&) const {
-  return {std::span(pixels_).subspan(i % kWindows, shape_.elements()), data::Encoding::planar_u8,
-          shape_, label(i)};
+  return {pixels().subspan(begin(i), shape_.elements()), data::Encoding::planar_u8, shape_,
+          label(i)};
 }
+
+std::size_t MadeUpImages::begin(std::size_t i) const { return i % kWindows; }
 
 std::int64_t MadeUpImages::label(std::size_t i) const {
   return static_cast<std::int64_t>(RandomStream(i).below(classes_.size()));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ class MadeUpImages final : public data::Dataset {
   std::string key(std::size_t i) const override { return "made-up[" + std::to_string(i) + "]"; }
   std::int64_t label(std::size_t i) const override;
   std::uint64_t fingerprint() const override { return count_; }
+
+  // What all images are windows into, and where image i begins in it.
+  std::span<const std::byte> pixels() const { return pixels_; }
+  std::size_t begin(std::size_t i) const;
 
  private:
   data::Shape shape_;

@@ -1,6 +1,6 @@
 #include "cli/bench/row_process.h"
 
-#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -19,13 +19,11 @@
 namespace convoy::cli {
 namespace {
 
-constexpr auto kAnswerDeadline = std::chrono::minutes(10);
-constexpr auto kEndDeadline = std::chrono::seconds(10);
+constexpr auto kEndDeadline = std::chrono::seconds(30);
 constexpr int kNotStarted = 127;  // as shells say it
 
 // "NAME=value" strings of this process's environment with `changes` on top.
-std::vector<std::string> changed_environment(
-    const std::vector<std::pair<std::string, std::string>>& changes) {
+std::vector<std::string> changed_environment(const RowEnvironment& changes) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -52,14 +50,28 @@ std::string describe_end(int status, const std::string& program) {
 
 }  // namespace
 
+RowAnswer parse_row_answer(const std::string& row, const std::string& text) {
+  const auto answer = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (answer.is_object() && answer.contains("error") && answer["error"].is_string())
+    throw Failure("row '" + row + "': " + answer["error"].get<std::string>());
+  try {
+    return {answer.at("seconds"), answer.at("losses")};
+  } catch (const nlohmann::json::exception&) {
+    throw Failure("row '" + row + "' answered '" + text.substr(0, 200) + "'");
+  }
+}
+
 RowProcess::RowProcess(std::string row, const std::vector<std::string>& command,
-                       const std::vector<std::pair<std::string, std::string>>& environment)
+                       const RowEnvironment& environment, const std::vector<int>& cores)
     : row_(std::move(row)), program_(command.front()) {
   // Everything that allocates happens before the fork.
   std::vector<std::string> words = command;
   std::vector<std::string> settings = changed_environment(environment);
   const auto arguments = pointers(words);
   const auto variables = pointers(settings);
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int core : cores) CPU_SET(static_cast<std::size_t>(core), &mask);
   Pipe input = make_pipe(), output = make_pipe();
   const pid_t parent = getpid();
   pid_ = fork();
@@ -67,70 +79,55 @@ RowProcess::RowProcess(std::string row, const std::vector<std::string>& command,
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
+    if (!cores.empty()) sched_setaffinity(0, sizeof mask, &mask);
     dup2(input.reading.get(), STDIN_FILENO);
     dup2(output.writing.get(), STDOUT_FILENO);
     execvpe(arguments[0], arguments.data(), variables.data());
     _exit(kNotStarted);
   }
-  to_ = std::move(input.writing);
-  from_ = std::move(output.reading);
+  channel_ = LineChannel(std::move(input.writing), std::move(output.reading));
 }
 
 RowProcess::~RowProcess() {
-  to_.reset();
-  from_.reset();
-  if (pid_ < 0) return;
+  channel_.close();
+  wait_for_end();
+}
+
+// The program's status; what stays is killed.
+int RowProcess::wait_for_end() {
+  if (pid_ < 0) return 0;
   const auto deadline = Clock::now() + kEndDeadline;
-  while (waitpid(pid_, nullptr, WNOHANG) == 0) {
+  int status = 0;
+  while (waitpid(pid_, &status, WNOHANG) == 0) {
     if (Clock::now() > deadline) kill(pid_, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+  pid_ = -1;
+  return status;
+}
+
+void RowProcess::tell_end() {
+  if (pid_ < 0) throw Failure("row '" + row_ + "' has ended");
+  throw Failure("row '" + row_ + "' " + describe_end(wait_for_end(), program_));
 }
 
 RowAnswer RowProcess::run(int steps) {
-  const std::string line = std::to_string(steps) + "\n";
-  // A program that has ended makes this a broken pipe; that must not end us.
-  struct sigaction ignore = {}, before = {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, &before);
-  const bool sent = write(to_.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  sigaction(SIGPIPE, &before, nullptr);
-  const std::string text = sent ? read_line() : "";
-  if (text.empty()) {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    throw Failure("row '" + row_ + "' " + describe_end(status, program_));
-  }
-  try {
-    const auto answer = nlohmann::json::parse(text);
-    return {answer.at("seconds"), answer.at("losses")};
-  } catch (const nlohmann::json::exception&) {
-    throw Failure("row '" + row_ + "' answered '" + text.substr(0, 200) + "'");
-  }
+  ask(steps);
+  return answer();
 }
 
-// Empty at the end of the program's output.
-std::string RowProcess::read_line() {
-  const auto deadline = Clock::now() + kAnswerDeadline;
-  for (;;) {
-    if (const auto end = pending_.find('\n'); end != std::string::npos) {
-      std::string line = pending_.substr(0, end);
-      pending_.erase(0, end + 1);
-      return line;
-    }
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd wait{from_.get(), POLLIN, 0};
-    if (left <= 0 || poll(&wait, 1, static_cast<int>(left)) == 0) {
-      kill(pid_, SIGKILL);
-      throw Failure("row '" + row_ + "' did not answer within ten minutes");
-    }
-    char buffer[4096];
-    const ssize_t count = read(from_.get(), buffer, sizeof buffer);
-    if (count == 0 || (count < 0 && errno != EINTR)) return "";
-    if (count > 0) pending_.append(buffer, static_cast<std::size_t>(count));
+void RowProcess::ask(int steps) { channel_.write_line(std::to_string(steps)); }
+
+RowAnswer RowProcess::answer(std::chrono::minutes patience) {
+  std::string text;
+  const LineChannel::Got got = channel_.read_line(text, Clock::now() + patience);
+  if (got == LineChannel::Got::end) tell_end();
+  if (got == LineChannel::Got::nothing) {
+    kill(pid_, SIGKILL);
+    throw Failure("row '" + row_ + "' did not answer within " + std::to_string(patience.count()) +
+                  " minutes");
   }
+  return parse_row_answer(row_, text);
 }
 
 }  // namespace convoy::cli
