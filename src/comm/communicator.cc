@@ -310,11 +310,12 @@ Operation CommunicatorInternals::start_allreduce_of_several(const Communicator& 
   const std::vector<Buffer> all(contributions.begin(), contributions.end());
   // Not by memory alone, whatever the algorithm is: there are several steps, which later calls with
   // the same match must not come between.
-  return start_collective(c.engine_, medium, call,
-                          [call, op, choice, all, locality = medium.locality.get()](Io& io) {
-                            return allreduce_of_several(io, *locality, call, all, op, choice);
-                          },
-                          choice.algorithm == AllreduceAlgorithm::mpi);
+  return start_collective(
+      c.engine_, medium, call,
+      [call, op, choice, all, locality = medium.locality.get()](Io& io) {
+        return allreduce_of_several(io, *locality, call, all, op, choice);
+      },
+      choice.algorithm == AllreduceAlgorithm::mpi);
 }
 
 void CommunicatorInternals::allreduce(const Communicator& c, Buffer data, ReduceOp op,
