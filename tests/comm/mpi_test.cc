@@ -58,6 +58,7 @@ void check_own_allreduce(const Communicator& own) {
     }
     std::vector<std::int64_t> largest(512, own.rank());  // beside them, by MPI as well
     own.allreduce(buffer_of(largest), ReduceOp::max, {1, 8});
+    own.allreduce(Buffer(first.data(), 0, Type::f32), ReduceOp::sum, {1, 9});
     for (Operation& operation : operations) operation.wait();
     EXPECT_EQ(first, std::vector<float>(first.size(), sum));
     EXPECT_EQ(second, std::vector<float>(second.size(), sum / static_cast<float>(p)));
@@ -67,8 +68,9 @@ void check_own_allreduce(const Communicator& own) {
 
 TEST(Mpi, ItsOwnAllreduceIsWhatRulesChoose) {
   const Communicator& all = test_world().communicator();
-  const Communicator own = all.with_allreduce("1KiB.. mpi");
+  const Communicator own = all.with_allreduce("..0 mpi; 1KiB.. mpi");
   check_own_allreduce(own);
+  check_own_allreduce(on_hosts(own, 1));  // calls are compared by messages
   check_own_allreduce(own.split(0, -own.rank()));
   std::vector<float> exact(1000), by_messages(1000);
   for (std::size_t i = 0; i < exact.size(); ++i)

@@ -12,9 +12,9 @@
 //             | "in-flight=" number          of the same
 //
 // The first rule that fits, with an algorithm that the group can use, is taken; both ends of a
-// range belong to it. What no rule covers is left to the built-in table. `mpi`
-// leaves a call to the MPI library's own allreduce. Example: "..32KiB recursive-doubling;
-// 32KiB.. ring-rsag segment=256KiB".
+// range belong to it. What no rule covers is left to the built-in table. `mpi` leaves a call to the
+// MPI library's own allreduce. Example: "..32KiB recursive-doubling; 32KiB.. ring-rsag
+// segment=256KiB".
 #pragma once
 
 #include <cstddef>
