@@ -55,7 +55,7 @@ Candidate parse_candidate(const std::string& name) {
   if (name == "mpi") return {Candidate::Kind::mpi, name, {}};
   if (name == "auto") return {Candidate::Kind::automatic, name, {}};
   const comm::AllreduceChoice choice =
-      comm::parse_allreduce(name, "--algorithms (with 'auto' and 'mpi' besides)");
+      comm::parse_allreduce(name, "--algorithms (with 'auto' besides)");
   if (!comm::Abilities().allow(choice.algorithm)) {
     throw UsageError("--algorithms: '" + name +
                      "' can't be simulated: it needs several ranks on a host");

@@ -68,7 +68,7 @@ std::vector<Candidate> parse_candidates(const AllreduceBenchOptions& options, co
     } else {
       candidates.push_back(
           {Candidate::Kind::algorithm, name,
-           comm::parse_allreduce(name, "--algorithms (with 'auto' and 'mpi' besides)")});
+           comm::parse_allreduce(name, "--algorithms (with 'auto' besides)")});
     }
   }
   return candidates;
