@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -131,6 +132,8 @@ def call(words, log, environment=None):
 @contextlib.contextmanager
 def cluster(hosts, rate, cpu, log):
     """Gives a function that runs words on all hosts of an emulated cluster."""
+    # One that is left behind has its share of the processors, which the next one then does not get.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     identity = call([CLUSTER, "up", "--hosts", str(hosts), "--rate", rate, "--cpu", cpu], log).split()[-1]
     try:
         yield lambda words, environment=None: call([CLUSTER, "run", identity, "--", *words], log, environment)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The counterparts of figures 5 to 16 of Kumar et al. 2017, as SVG, on emulated hosts.
 
-    sudo CONVOY_DATA=... bench/kumar/figures.py --convoy build/bin/convoy --folder kumar --pictures docs/images
+    sudo CONVOY_DATA=... bench/kumar/figures.py --convoy build/bin/convoy --folder kumar --pictures kumar
 
 draws into --pictures, from what is in FOLDER and what it measures itself:
 
@@ -45,7 +45,7 @@ def parse(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--convoy", default=os.path.join(emulated.ROOT, "build", "bin", "convoy"))
     parser.add_argument("--folder", required=True)
-    parser.add_argument("--pictures", help="folder for figure-N.svg; FOLDER if it is left out")
+    parser.add_argument("--pictures", help="folder for kumar-figure-N.svg; FOLDER if it is left out")
     parser.add_argument("--data", help="folder with train/ and val/; $CONVOY_DATA/imagenette_224_small")
     parser.add_argument("--only", type=emulated.names(ALL), default=ALL)
     parser.add_argument("--networks", type=emulated.names(NETWORKS), default=list(NETWORKS))

@@ -125,7 +125,7 @@ def place_of_data(options, source, folder, log):
             finally:
                 (group.parent.parent / "cgroup.procs").write_text(str(os.getpid()))  # back to the root
 
-    with tempfile.TemporaryDirectory(prefix="convoy-kumar-", dir=folder) as name:
+    with tempfile.TemporaryDirectory(prefix="convoy-kumar-", dir=os.path.abspath(folder)) as name:
         with epochs.disk(pathlib.Path(name), source) as mounted:
             pack = emulated.packed(options.convoy, str(mounted / "images"), str(mounted), log)
             yield str(mounted / "images"), pack, lambda: limited(mounted)
