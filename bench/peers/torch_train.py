@@ -7,8 +7,8 @@
 Data, augmentation, optimizer, length and schedule are those of the recipe; --epochs stops earlier, with the rates of
 the whole length. The network has the recipe's parameters under Convoy's names, and the same first weights (up to the
 last bit of a float32), so that both start from the same loss; the order of samples, crops and flips is PyTorch's own.
-With --ranks it is DistributedDataParallel, with batch normalization of each rank's share as in Convoy, and each
-process keeps to its share of the cores, its --workers as well.
+With --ranks it is DistributedDataParallel, with batch normalization of each rank's share, and of their mean statistics
+in evaluations, as in Convoy. Each process keeps to its share of the cores, its --workers as well.
 
 Pictures are decoded when they are needed (ImageFolder); --in-memory decodes all of them before training, for which
 the time is printed apart. --workers processes of each rank prepare batches; 0: the training process does.
@@ -19,6 +19,7 @@ numpy, and Python 3.11 or newer.
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -209,10 +210,26 @@ def summed(values, ranks):
     return total.tolist()
 
 
+@contextlib.contextmanager
+def united(model, ranks):
+    """Statistics of batch normalization are the mean of all ranks' here, as in Convoy's evaluations."""
+    if ranks == 1:
+        yield
+        return
+    statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    own = [buffer.clone() for buffer in statistics]
+    for buffer in statistics:
+        dist.all_reduce(buffer)
+        buffer /= ranks
+    yield
+    for buffer, before in zip(statistics, own):
+        buffer.copy_(before)
+
+
 def evaluate(model, loader, options):
     model.eval()
     loss, right, count = 0.0, 0, 0
-    with torch.no_grad():
+    with torch.no_grad(), united(model, options.ranks):
         for images, labels in loader:
             images = images.to(options.device, memory_format=options.layout)
             labels = labels.to(options.device)
@@ -260,7 +277,7 @@ def train(rank, options, recipe, meeting):
     if parameters != 270410 + 65 * (classes - 10):
         sys.exit(f"torch_train.py: the network has {parameters} parameters, other than Convoy's")
     plain.to(options.device, memory_format=options.layout)
-    # Statistics stay each rank's own, as in Convoy.
+    # Statistics stay each rank's own while it trains, as in Convoy.
     model = DistributedDataParallel(plain, broadcast_buffers=False) if ranks > 1 else plain
     optimizer = optimizer_of(recipe, plain)
     say({"kind": "run", "step": 0, "name": "PyTorch " + torch.__version__, "ranks": ranks, "threads_per_rank": threads,
