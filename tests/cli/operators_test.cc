@@ -69,6 +69,30 @@ TEST(OperatorCosts, OfProducts) {
             (OperatorCost{kFlops, a.bytes + b.bytes + c.bytes}));
 }
 
+// Of 2 images and 3 heads, 5 tokens see 7 others.
+TEST(OperatorCosts, OfAttention) {
+  const int memory = 0;
+  const auto part = [&memory](Sizes sizes, std::int64_t offset) {
+    Operand operand = made(std::move(sizes), &memory);
+    operand.offset = offset;
+    return operand;
+  };
+  const Operand query = part({2, 3, 5, 8}, 0), key = part({2, 3, 7, 8}, 240),
+                value = part({2, 3, 7, 4}, 576), outputs = made({2, 3, 5, 4});
+  constexpr std::int64_t kFlops = 2 * 2 * 3 * 5 * 7 * (8 + 4);
+  // Parts of one storage are each read.
+  const std::int64_t bytes = query.bytes + key.bytes + value.bytes;
+  const Call forward{"aten::scaled_dot_product_attention", "", {query, key, value}, {outputs}};
+  EXPECT_EQ(cost_of(forward), (OperatorCost{kFlops, bytes + outputs.bytes}));
+  EXPECT_EQ(shapes_of(forward), "2x3x5x8 * 2x3x7x8");
+  const Call backward{"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+                      "",
+                      {outputs, query, key, value, outputs},
+                      {made({2, 3, 5, 8}), made({2, 3, 7, 8}), made({2, 3, 7, 4})}};
+  EXPECT_EQ(cost_of(backward), (OperatorCost{2 * kFlops, 2 * bytes + 2 * outputs.bytes}));
+  EXPECT_EQ(shapes_of(backward), "2x3x5x8 * 2x3x7x8");
+}
+
 TEST(OperatorCosts, OfWhatMovesMemory) {
   const int memory = 0, other = 0;
   const Operand x = made({10, 10}, &memory), y = made({10, 10}, &other);
@@ -81,6 +105,16 @@ TEST(OperatorCosts, OfWhatMovesMemory) {
   EXPECT_EQ(bytes({"aten::fill_", "Scalar", {x}, {x}}), 400);
   EXPECT_EQ(bytes({"aten::view", "", {x}, {x}}), 0);
   EXPECT_EQ(bytes({"aten::contiguous", "", {x}, {x}}), 0);
+  // What lies elsewhere afterwards was copied.
+  EXPECT_EQ(bytes({"aten::reshape", "", {x}, {x}}), 0);
+  EXPECT_EQ(bytes({"aten::reshape", "", {x}, {y}}), 800);
+  EXPECT_EQ(bytes({"aten::t_", "", {x}, {x}}), 0);
+  EXPECT_EQ(bytes({"aten::slice_backward", "", {x}, {y}}), 800);
+  EXPECT_EQ(bytes({"aten::threshold_backward", "grad_input", {x, x, y}, {y}}), 800);
+  // Gradient and places of the largest are read, and of the input the shape alone.
+  EXPECT_EQ(
+      bytes({"aten::max_pool2d_with_indices_backward", "", {made({5, 5}), x, made({5, 5})}, {y}}),
+      600);
   EXPECT_EQ(bytes({"aten::empty_like", "", {x}, {y}}), 0);
   EXPECT_EQ(bytes({"aten::item", "", {x}, {}}), 400);
 }
@@ -99,6 +133,9 @@ TEST(OperatorCosts, HaveTheKindOfTheirForward) {
       {"aten::add_", "addition"},
       {"aten::addmm", "matrix product"},
       {"aten::t", "view"},
+      {"aten::slice_backward", "copy"},
+      {"aten::scaled_dot_product_attention", "attention"},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", "attention"},
       {"aten::_to_copy", "copy"},
       {"aten::div", "other"}};
   for (const auto& [name, kind] : kinds) EXPECT_EQ(kind_of(name), kind) << name;

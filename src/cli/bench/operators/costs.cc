@@ -55,6 +55,7 @@ bool is_defined(const std::vector<Operand>& operands, std::size_t i) {
 }
 
 bool is_convolution(std::string_view name) { return kind_of(name) == "convolution"; }
+bool is_attention(std::string_view name) { return kind_of(name) == "attention"; }
 bool is_backward(std::string_view name) { return has(name, kBackward); }
 
 // Multiplications with additions of a convolution whose outputs are these.
@@ -87,6 +88,22 @@ std::int64_t product_flops(const Call& call) {
   return factor.sizes.empty() ? 0 : 2 * elements(call.outputs[0]) * factor.sizes.back();
 }
 
+// Where an attention has query [.., L, E], key [.., S, E] and value [.., S, V].
+std::size_t first_of_attention(std::string_view name) { return is_backward(name) ? 1 : 0; }
+
+std::int64_t attention_flops(const Call& call) {
+  const std::size_t first = first_of_attention(call.name);
+  for (std::size_t i = first; i < first + 3; ++i)
+    if (!is_defined(call.inputs, i) || call.inputs[i].sizes.size() < 2) return 0;
+  const Operand& query = call.inputs[first];
+  const std::vector<std::int64_t>& value = call.inputs[first + 2].sizes;
+  const std::int64_t width = query.sizes.back();
+  if (width == 0) return 0;
+  const std::int64_t seen = value[value.size() - 2];
+  const std::int64_t macs = elements(query) / width * seen * (width + value.back());
+  return 2 * macs * (is_backward(call.name) ? 2 : 1);
+}
+
 bool share(const Operand& a, const Operand& b) {
   return a.storage != nullptr && a.storage == b.storage;
 }
@@ -96,10 +113,23 @@ bool is_among(const Operand& one, std::span<const Operand> others) {
                      [&one](const Operand& other) { return share(one, other); });
 }
 
+// One of the others is the same memory: parts of one storage, as query, key and value of an
+// attention are, are each read.
+bool is_repeated(const Operand& one, std::span<const Operand> others) {
+  return std::any_of(others.begin(), others.end(), [&one](const Operand& other) {
+    return share(one, other) && one.offset == other.offset && one.bytes == other.bytes;
+  });
+}
+
+// Of a pooling's input, its backward needs no more than the shape.
+bool is_shape_alone(const Call& call, std::size_t input) {
+  return input == 1 && is_backward(call.name) && kind_of(call.name) == "pooling";
+}
+
 std::int64_t bytes_of(const Call& call) {
   const std::string_view base = base_of(call.name);
   if (is_one_of(base, kEmpty)) return 0;
-  const bool out = has(call.overload, "out");
+  const bool out = has(call.overload, "out") || has(call.overload, "grad_input");
   const bool in_place = call.name.ends_with('_');
   std::int64_t written = 0;
   bool computed = call.outputs.empty();  // a number, say
@@ -109,14 +139,15 @@ std::int64_t bytes_of(const Call& call) {
     written += output.bytes;
     computed = true;
   }
-  if (!computed || kind_of(call.name) == "view") return 0;
+  // Outside the memory that it was given, a view is a copy, as those of "reshape" may be.
+  if (!computed || (in_place && kind_of(call.name) == "view")) return 0;
   std::int64_t read = 0;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Operand& input = call.inputs[i];
     if (!input.defined) continue;
-    if (out && is_among(input, call.outputs)) continue;
+    if (out && is_repeated(input, call.outputs)) continue;
     if (in_place && i == 0 && is_one_of(base, kOverwrite)) continue;
-    if (is_among(input, std::span(call.inputs).first(i))) continue;
+    if (is_shape_alone(call, i) || is_repeated(input, std::span(call.inputs).first(i))) continue;
     read += input.bytes;
   }
   return read + written;
@@ -137,13 +168,14 @@ std::string_view kind_of(std::string_view name) {
   const std::string_view base = base_of(name);
   if (has(base, "conv") && !has(base, "convert")) return "convolution";
   if (is_one_of(base, kProducts)) return "matrix product";
+  if (has(base, "scaled_dot_product")) return "attention";
   if (has(base, "batch_norm")) return "batch norm";
   if (has(base, "pool")) return "pooling";
   if (has(base, "loss") || has(base, "softmax")) return "loss";
   if (is_one_of(base, kActivations)) return "activation";
   if (base == "add" || base == "sub") return "addition";
   if (is_one_of(base, kCopies)) return "copy";
-  if (is_one_of(base, kViews)) return "view";
+  if (is_one_of(base, kViews)) return is_backward(name) ? "copy" : "view";
   return "other";
 }
 
@@ -152,6 +184,7 @@ OperatorCost cost_of(const Call& call) {
   OperatorCost cost{0, bytes_of(call)};
   if (kind == "convolution") cost.flops = convolution_flops(call);
   if (kind == "matrix product") cost.flops = product_flops(call);
+  if (kind == "attention") cost.flops = attention_flops(call);
   return cost;
 }
 
@@ -163,6 +196,9 @@ std::string shapes_of(const Call& call) {
     count = 2;
   } else if (kind == "matrix product") {
     first = first_factor(base_of(call.name));
+    count = 2;
+  } else if (is_attention(call.name)) {
+    first = first_of_attention(call.name);
     count = 2;
   }
   std::string text;

@@ -15,6 +15,7 @@ struct Operand {
   std::vector<std::int64_t> sizes = {};
   std::int64_t bytes = 0;         // of its different elements: an expanded dimension counts once
   const void* storage = nullptr;  // tells views of the same memory
+  std::int64_t offset = 0;        // of its first element in that
 };
 
 // This is one call. Operands are in the order of the operator's schema, tensors alone; outputs that
@@ -27,18 +28,20 @@ struct Call {
 };
 
 struct OperatorCost {
-  std::int64_t flops = 0;  // of convolutions and matrix products; 0 for others
+  std::int64_t flops = 0;  // of convolutions, matrix products and attention; 0 for others
   std::int64_t bytes = 0;  // inputs read once, outputs written once; 0 for views
   bool operator==(const OperatorCost&) const = default;
 };
 
 // A multiplication with its addition counts 2 FLOPs, as padding's do; additions of biases don't
 // count. The gradients of a convolution cost as much as its forward, each of the two that was asked
-// for.
+// for. Attention has its two products, each with two gradients in its backward, and what backward
+// computes once more does not count.
 OperatorCost cost_of(const Call& call);
 
-// Gives "convolution", "matrix product", "batch norm", "activation", "addition", "pooling", "loss",
-// "copy", "view" or "other"; backward operators have the kind of their forward.
+// Gives "convolution", "matrix product", "attention", "batch norm", "activation", "addition",
+// "pooling", "loss", "copy", "view" or "other"; backward operators have the kind of their forward,
+// but that those of views are copies.
 std::string_view kind_of(std::string_view name);
 
 // Gives the sizes by which calls are told apart, "8x64x56x56 * 64x64x3x3": those of what it

@@ -17,6 +17,21 @@
 #include "convoy/base/clock.h"
 
 namespace convoy::cli::operators {
+
+// Arithmetic that may be the fastest there is. LimitMeter::Impl has some: GCC warns of fields whose
+// types are in an unnamed namespace where several units are compiled as one.
+struct Arithmetic {
+  std::string name;
+  double flops = 0;
+  std::function<void()> run;
+};
+
+// The fastest one of several.
+struct Fastest {
+  Arithmetic arithmetic;
+  double flops_per_s = 0;
+};
+
 namespace {
 
 constexpr int kLeastTries = 2;
@@ -32,13 +47,6 @@ double least_seconds(const std::function<void()>& run, double seconds) {
   }
   return least;
 }
-
-// Arithmetic that may be the fastest there is.
-struct Arithmetic {
-  std::string name;
-  double flops = 0;
-  std::function<void()> run;
-};
 
 double rate_of(const Arithmetic& one, double seconds) {
   return one.flops / least_seconds(one.run, seconds);
@@ -78,25 +86,19 @@ Arithmetic convolution_of(const ConvolutionShape& shape) {
           }};
 }
 
-// The fastest one of them, of those that take the time that there is.
-struct Fastest {
-  Arithmetic arithmetic;
-  double flops_per_s = 0;
-
-  void offer(Arithmetic other, double seconds) {
-    const double rate = rate_of(other, seconds);
-    if (rate <= flops_per_s) return;
-    flops_per_s = rate;
-    arithmetic = std::move(other);
-  }
-};
+void offer(Arithmetic other, double seconds, Fastest& fastest) {
+  const double rate = rate_of(other, seconds);
+  if (rate <= fastest.flops_per_s) return;
+  fastest.flops_per_s = rate;
+  fastest.arithmetic = std::move(other);
+}
 
 Fastest fastest_product(double seconds) {
   Fastest fastest;
   constexpr std::int64_t kSmallest = 512, kLargest = 4096;
   for (std::int64_t n = kSmallest; n <= kLargest; n *= 2) {
     const auto begin = Clock::now();
-    fastest.offer(product_of(n), seconds / 4);
+    offer(product_of(n), seconds / 4, fastest);
     // The next one computes eight times as much.
     if (seconds_since(begin) > 2 * seconds) break;
   }
@@ -106,7 +108,7 @@ Fastest fastest_product(double seconds) {
 Fastest fastest_convolution(double seconds) {
   Fastest fastest;
   for (const ConvolutionShape& shape : kConvolutions)
-    fastest.offer(convolution_of(shape), seconds / 4);
+    offer(convolution_of(shape), seconds / 4, fastest);
   return fastest;
 }
 

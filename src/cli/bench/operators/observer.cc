@@ -15,17 +15,6 @@ namespace {
 // What LibTorch's callbacks, which are plain functions, find their observer by.
 thread_local Observer::Impl* observer_of_thread = nullptr;
 
-// What is known of an operator, or of a node of a backward pass, while it runs.
-struct Running final : at::ObserverContext {
-  bool node = false;          // of a backward pass
-  bool outermost = false;     // an operator that no other one has called
-  bool holds_nodes = false;   // such a one that has run a backward pass itself
-  int depth_before = 0;       // of a node: operators around it
-  Running* before = nullptr;  // of a node: the outermost operator around it
-  Call call;
-  Clock::time_point start;
-};
-
 Operand operand_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   Operand operand{true, tensor.sizes().vec(), 0, nullptr};
@@ -36,6 +25,7 @@ Operand operand_of(const at::Tensor& tensor) {
   }
   operand.bytes = elements * static_cast<std::int64_t>(tensor.element_size());
   operand.storage = tensor.storage().unsafeGetStorageImpl();
+  operand.offset = tensor.storage_offset();
   return operand;
 }
 
@@ -80,6 +70,17 @@ class Observer::Impl {
   }
 
  private:
+  // What is known of an operator, or of a node of a backward pass, while it runs.
+  struct Running final : at::ObserverContext {
+    bool node = false;          // of a backward pass
+    bool outermost = false;     // an operator that no other one has called
+    bool holds_nodes = false;   // such a one that has run a backward pass itself
+    int depth_before = 0;       // of a node: operators around it
+    Running* before = nullptr;  // of a node: the outermost operator around it
+    Call call;
+    Clock::time_point start;
+  };
+
   std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     auto running = std::make_unique<Running>();
     const std::string_view name = function.name();
