@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -156,7 +157,10 @@ class Training:
         if shown.returncode != 0:
             print(shown.stderr, file=sys.stderr, end="")
             sys.exit(2)
-        labels = [line.split(" ")[0].split("-")[0] for line in shown.stdout.splitlines()[1:]]
+        labels = re.findall(r"^# (\w+)-\d+ \(", shown.stdout, re.MULTILINE)
+        if "server" not in labels or "replica" not in labels:
+            print(f"no servers or replicas among the roles of --dry-run:\n{shown.stdout}", file=sys.stderr, end="")
+            sys.exit(2)
         return labels.count("server"), labels.count("replica")
 
     def roles(self):
