@@ -66,9 +66,8 @@ std::vector<Candidate> parse_candidates(const AllreduceBenchOptions& options, co
     } else if (name == "auto") {
       candidates.push_back({Candidate::Kind::automatic, name});
     } else {
-      candidates.push_back(
-          {Candidate::Kind::algorithm, name,
-           comm::parse_allreduce(name, "--algorithms (with 'auto' besides)")});
+      candidates.push_back({Candidate::Kind::algorithm, name,
+                            comm::parse_allreduce(name, "--algorithms (with 'auto' besides)")});
     }
   }
   return candidates;
