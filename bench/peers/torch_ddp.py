@@ -3,16 +3,18 @@
     convoy bench ddp --python python3 --compile
 
 starts one of these for each rank. It needs torch, and torchvision for all networks but lenet. It reads numbers of steps
-from standard input, one a line; does them and answers each with one line {"seconds": s, "losses": [...]}, or {"error":
-"..."} before it ends. Weights, images, labels and optimizer are those of Convoy's ranks, which have written them into
---folder; the losses are of this rank's samples. Batches are made before the time is taken.
+from standard input, one a line; does them and answers each with one line {"seconds": s, "losses": [...], "torch":
+version}, or {"error": "..."} before it ends. Weights, images, labels and optimizer are those of Convoy's ranks, which
+have written them into --folder; the losses are of this rank's samples. Batches are made before the time is taken.
 
 One rank alone trains without DistributedDataParallel, which would have nothing to add up.
 """
 
 import argparse
 import json
+import math
 import os
+import signal
 import sys
 import time
 import traceback
@@ -173,13 +175,17 @@ def train(options, answers):
             start = time.monotonic()
             losses += [step(images, labels) for images, labels in batches]
             seconds += time.monotonic() - start
-        print(json.dumps({"seconds": seconds, "losses": losses}), file=answers, flush=True)
+        if not all(map(math.isfinite, losses)):  # of which JSON has none
+            raise RuntimeError("a loss is not a finite number")
+        print(json.dumps({"seconds": seconds, "losses": losses, "torch": torch.__version__}), file=answers, flush=True)
     if options.ranks > 1:
         dist.destroy_process_group()
 
 
 def main():
     options = parse()
+    # At Ctrl-C the benchmark says what there is to say.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     # What others print is no answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -34,14 +34,15 @@ while read steps; do
     losses="$losses, 2.5"
     more=$((more - 1))
   done
-  echo "{\"seconds\": $((steps / 2)).$((steps % 2 * 5)), \"losses\": [$losses]}"
+  echo "{\"seconds\": $((steps / 2)).$((steps % 2 * 5)), \"losses\": [$losses], \"torch\": \"1.0\"}"
 done
 )";
 
 // `convoy bench ddp` of lenet, two turns of two steps beside such a peer, or with what `more` says.
 class DdpRun {
  public:
-  explicit DdpRun(const std::vector<std::string>& more, const std::string& peer = kPeer) {
+  explicit DdpRun(const std::vector<std::string>& more, const std::string& peer = kPeer,
+                  const std::vector<std::string>& variables = {}) {
     const std::string script = scratch_.path("peer.sh");
     test::spill(script, peer);
     std::vector<std::string> words{"bench", "ddp", "--json", "-"};
@@ -53,7 +54,9 @@ class DdpRun {
       if (std::find(more.begin(), more.end(), option) == more.end())
         words.insert(words.end(), {option, value});
     }
-    result = Job(words, {"TMPDIR=" + scratch_.path()}).finish();
+    std::vector<std::string> all{"TMPDIR=" + scratch_.path()};
+    all.insert(all.end(), variables.begin(), variables.end());
+    result = Job(words, all).finish();
     std::istringstream lines(result.out);
     for (std::string line; std::getline(lines, line);) rows.push_back(Json::parse(line));
   }
@@ -87,6 +90,8 @@ TEST(BenchDdp, ReportsARowPerSide) {
   }
   // Two steps of 4 images in a second.
   EXPECT_EQ(ddp.at("images_per_s"), 8);
+  EXPECT_EQ(ddp.at("torch"), "1.0");
+  EXPECT_FALSE(convoy.at("torch").get<std::string>().empty());
   EXPECT_EQ(ddp.at("spread"), 0);
   EXPECT_EQ(ddp.at("ratio_to_ddp"), 1);
   EXPECT_EQ(ddp.at("first_step_s"), 0.5);
@@ -126,6 +131,33 @@ TEST(BenchDdp, SaysWhyThereIsNothingToCompareWith) {
   EXPECT_EQ(run.rows[1].at("error"), "row 'ddp': ModuleNotFoundError: no torch");
   EXPECT_NE(run.result.err.find("1 of 1 comparisons could not be made"), std::string::npos)
       << run.result.err;
+}
+
+// The others would wait for it as long as a row has patience.
+TEST(BenchDdp, EndsAllRanksWhenOneFails) {
+  const DdpRun run({"-n", "3"}, R"(
+case "$*" in
+  *"--rank 2 "*) echo '{"error": "RuntimeError: here alone"}' ;;
+  *) exec sleep 1000 ;;
+esac
+)");
+  EXPECT_EQ(run.result.exit_status, 1);
+  ASSERT_EQ(run.rows.size(), 2u) << run.result.err;
+  EXPECT_EQ(run.rows[1].at("error"), "row 'ddp': RuntimeError: here alone");
+  EXPECT_EQ(run.left(), 0u);
+}
+
+TEST(BenchDdp, SaysWhatIsWrongWithItsEnvironment) {
+  using Case = std::pair<std::string, std::string>;
+  for (const auto& [variable, complaint] : std::vector<Case>{
+           {"OMP_WAIT_POLICY=ACTIVE", "OMP_WAIT_POLICY is ACTIVE: the threads of the side"},
+           {"GOMP_SPINCOUNT=infinity", "GOMP_SPINCOUNT is infinity: the threads of the side"},
+           {"OMP_PROC_BIND=close", "OMP_PROC_BIND is close: the command binds the ranks"},
+           {"TMPDIR=/no/such/folder", "can't make a folder in /no/such/folder: set TMPDIR"}}) {
+    const DdpRun run({}, kPeer, {variable});
+    EXPECT_NE(run.result.exit_status, 0);
+    EXPECT_NE(run.result.err.find(complaint), std::string::npos) << run.result.err;
+  }
 }
 
 TEST(BenchDdp, SaysWhatIsWrong) {
@@ -169,6 +201,9 @@ TEST(BenchDdp, LossesAreComparedAsFarAsSamplesAreTheSame) {
   EXPECT_EQ(largest_difference(convoy, ddp, 1), 0);
   EXPECT_EQ(largest_difference(convoy, ddp, 2), 1);
   EXPECT_EQ(ddp_complaint(comparison, 1e-3), "");
+  // Nothing is no difference, even of what is nothing itself.
+  convoy.losses[2] = ddp.losses[2] = 0;
+  EXPECT_EQ(largest_difference(convoy, ddp, 3), 1);
   ddp.losses[0] = 2.1;
   EXPECT_NE(ddp_complaint(comparison, 1e-3), "");
   comparison.draws = true;

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -71,9 +74,13 @@ struct DdpBenchOptions {
 // A new folder, while this object lives.
 class DdpFolder {
  public:
-  DdpFolder() : path_((fs::temp_directory_path() / "convoy-bench-ddp-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw Failure("can't make a folder in " + fs::temp_directory_path().string());
+  DdpFolder() {
+    std::error_code none;
+    const fs::path temporary = fs::temp_directory_path(none);
+    path_ = (temporary / "convoy-bench-ddp-XXXXXX").string();
+    if (!none && ::mkdtemp(path_.data()) != nullptr) return;
+    throw Failure("can't make a folder in " + (none ? environment("TMPDIR") : temporary.string()) +
+                  ": set TMPDIR to a folder that can be written to");
   }
   ~DdpFolder() {
     std::error_code ignored;
@@ -149,6 +156,30 @@ void serve_ddp(const DdpBenchOptions& options) {
   });
 }
 
+// Threads that wait busily between the turns of their side would take the cores of the other one,
+// and OpenMP's own binding is done anew in each process, on another part of its cores.
+void check_openmp() {
+  const auto refuse = [](const char* name, const char* why) {
+    throw UsageError(std::string(name) + " is " + environment(name) + ": " + why + "; unset it");
+  };
+  const auto is = [](const char* name, std::string_view start) {
+    std::string value = environment(name);
+    std::transform(value.begin(), value.end(), value.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return value.starts_with(start);
+  };
+  constexpr const char* kBusy = "the threads of the side that waits would keep the cores busy";
+  if (is("OMP_WAIT_POLICY", "active")) refuse("OMP_WAIT_POLICY", kBusy);
+  for (const char* name : {"GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
+    if (is(name, "infinit")) refuse(name, kBusy);
+  }
+  constexpr const char* kBinds = "the command binds the ranks of both sides to the same cores";
+  for (const char* name :
+       {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) {
+    if (!environment(name).empty() && !is(name, "false")) refuse(name, kBinds);
+  }
+}
+
 // All that can be wrong is found before the first training.
 std::vector<DdpSetting> ddp_settings(const DdpBenchOptions& options) {
   if (is_a_rank()) {
@@ -156,6 +187,7 @@ std::vector<DdpSetting> ddp_settings(const DdpBenchOptions& options) {
         "convoy bench ddp starts the ranks of both sides itself, on this machine: run it without "
         "mpirun and srun, with -n");
   }
+  check_openmp();
   check_ddp_overrides(options.overrides);
   if (const std::string problem = problem_of_program(options.peer.python); !problem.empty())
     throw UsageError("--python: " + problem);

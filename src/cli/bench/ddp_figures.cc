@@ -55,8 +55,11 @@ double largest_difference(const DdpSide& side, const DdpSide& other, std::size_t
   double largest = 0;
   steps = std::min({steps, side.losses.size(), other.losses.size()});
   for (std::size_t i = 0; i < steps; ++i) {
-    largest =
-        std::max(largest, std::abs(side.losses[i] - other.losses[i]) / std::abs(other.losses[i]));
+    const double apart = std::abs(side.losses[i] - other.losses[i]);
+    if (apart == 0) continue;
+    const double relative = apart / std::abs(other.losses[i]);
+    if (std::isnan(relative)) return relative;
+    largest = std::max(largest, relative);
   }
   return largest;
 }
@@ -97,6 +100,7 @@ std::vector<nlohmann::ordered_json> ddp_rows(const DdpComparison& comparison) {
         std::minmax_element(side.images_per_s.begin(), side.images_per_s.end());
     const DdpSide& ddp = *measured_side(comparison, "ddp");
     const DdpRatio ratio = ddp_ratio(side.images_per_s, ddp.images_per_s);
+    if (!side.torch.empty()) row["torch"] = side.torch;
     row.update({{"repetitions", side.images_per_s.size()},
                 {"steps_per_repetition", comparison.steps},
                 {"images_per_s", median(side.images_per_s)},

@@ -12,6 +12,7 @@ namespace convoy::cli {
 struct DdpSide {
   std::string name;                  // "convoy", "ddp" or "ddp_compile"
   std::string error;                 // why it could not be measured; empty: it was
+  std::string torch;                 // the version that it computes with, as it says
   double first_step_s = 0;           // with all that is made in it: kernels chosen, code compiled
   std::vector<double> images_per_s;  // of all ranks, by repetition
   std::vector<double> losses;        // by step, over all of them, from the first one on

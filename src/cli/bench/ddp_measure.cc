@@ -88,6 +88,9 @@ class DdpMeasurement {
       live_.push_back({place, make()});
       result_.sides[place].first_step_s = make_steps(live_.back(), 1);
     });
+    // Nothing of it stays beside the others.
+    if (!result_.sides[place].error.empty() && !live_.empty() && live_.back().place == place)
+      live_.back().ranks.reset();
   }
 
   void start_all() {
@@ -119,9 +122,10 @@ class DdpMeasurement {
       if (side.place == kConvoy) step = seconds;
     });
     if (!comparable()) return;
-    result_.steps = turns_.steps > 0
-                        ? turns_.steps
-                        : std::clamp(static_cast<int>(std::ceil(turns_.seconds / step)), 2, 5000);
+    result_.steps =
+        turns_.steps > 0
+            ? turns_.steps
+            : static_cast<int>(std::clamp(std::ceil(turns_.seconds / step), 2.0, 5000.0));
     for (int repetition = 0; repetition < turns_.repetitions && comparable(); ++repetition) {
       // Who begins changes, so that none always runs on the warmer machine.
       for_each_side(static_cast<std::size_t>(repetition), [&](LiveSide& side) {
@@ -147,6 +151,7 @@ class DdpMeasurement {
     const RowAnswer answer = side.ranks->run(steps);
     std::vector<double>& losses = result_.sides[side.place].losses;
     losses.insert(losses.end(), answer.losses.begin(), answer.losses.end());
+    result_.sides[side.place].torch = answer.torch;
     return answer.seconds;
   }
 

@@ -1,6 +1,7 @@
 #include "cli/bench/ddp_rank.h"
 
 #include <torch/torch.h>
+#include <torch/version.h>
 
 #include <nlohmann/json.hpp>
 #include <span>
@@ -51,7 +52,8 @@ void serve_ddp_rank(const comm::World& world, const train::Recipe& recipe,
     const double seconds = seconds_since(start);
     std::vector<double> losses;
     for (const train::StepReport& report : reports) losses.push_back(report.loss);
-    turns.write_line(nlohmann::json{{"seconds", seconds}, {"losses", losses}}.dump());
+    turns.write_line(
+        nlohmann::json{{"seconds", seconds}, {"losses", losses}, {"torch", TORCH_VERSION}}.dump());
   }
 }
 

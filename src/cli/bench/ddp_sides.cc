@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/bench/peer_script.h"
 #include "convoy/base/error.h"
@@ -112,6 +113,7 @@ std::vector<std::string> command_of_peer(const DdpSetting& setting, const DdpPee
 
 RowAnswer answer_of_all(const std::vector<RowAnswer>& answers, int steps) {
   RowAnswer all;
+  all.torch = answers.front().torch;
   all.losses.assign(static_cast<std::size_t>(steps), 0);
   for (const RowAnswer& answer : answers) {
     if (answer.losses.size() != all.losses.size()) {
@@ -151,28 +153,70 @@ DdpAllocator ddp_allocator(const std::string& given) {
 
 ConvoyRanks::ConvoyRanks(const DdpSetting& setting)
     : job_("convoy", command_of_ranks(setting), environment_of_side(setting), setting.ranks,
-           setting.folder) {}
+           setting.folder) {
+  for (const RankPlace& place : job_.places()) {
+    if (place.threads == setting.threads) continue;
+    throw Failure("row 'convoy': rank " + std::to_string(place.rank) + " computes with " +
+                  std::to_string(place.threads) + " threads and not with " +
+                  std::to_string(setting.threads) + ", as those of PyTorch would");
+  }
+}
 
 RowAnswer ConvoyRanks::run(int steps) { return answer_of_all(job_.run(steps), steps); }
 
 PythonRanks::PythonRanks(const DdpSetting& setting, const DdpPeer& peer,
                          const std::vector<RankPlace>& places, bool compile)
-    : patience_(compile ? kCompilePatience : kRowPatience) {
+    : row_(compile ? "ddp_compile" : "ddp"),
+      patience_(compile ? kCompilePatience : kRowPatience) {
   RowEnvironment settings = environment_of_side(setting);
   // All ranks are on this host, whose name may lead nowhere.
   if (environment("GLOO_SOCKET_IFNAME").empty()) settings.emplace_back("GLOO_SOCKET_IFNAME", "lo");
+  // What is compiled goes with the benchmark, which else would find what an earlier one has left.
+  if (compile && environment("TORCHINDUCTOR_CACHE_DIR").empty())
+    settings.emplace_back("TORCHINDUCTOR_CACHE_DIR", setting.folder + "/compiled");
   for (const RankPlace& place : places) {
     processes_.push_back(std::make_unique<RowProcess>(
-        compile ? "ddp_compile" : "ddp", command_of_peer(setting, peer, place.rank, compile),
-        settings, place.cores));
+        row_, command_of_peer(setting, peer, place.rank, compile), settings, place.cores));
   }
 }
 
 RowAnswer PythonRanks::run(int steps) {
-  for (const auto& process : processes_) process->ask(steps);
-  std::vector<RowAnswer> answers;
-  for (const auto& process : processes_) answers.push_back(process->answer(patience_));
-  return answer_of_all(answers, steps);
+  try {
+    for (const auto& process : processes_) process->ask(steps);
+    return answer_of_all(read_answers(), steps);
+  } catch (const Failure&) {
+    for (const auto& process : processes_) process->give_up();
+    throw;
+  }
+}
+
+// By rank, but read as they come: the first to say that it has failed says why, while others may
+// still wait for it in a collective.
+std::vector<RowAnswer> PythonRanks::read_answers() {
+  const auto deadline = Clock::now() + patience_;
+  std::vector<RowAnswer> answers(processes_.size());
+  std::vector<std::size_t> left(processes_.size());
+  std::iota(left.begin(), left.end(), std::size_t{0});
+  while (!left.empty()) {
+    std::vector<pollfd> outputs;
+    for (const std::size_t rank : left)
+      outputs.push_back({processes_[rank]->output(), POLLIN, 0});
+    if (!wait_for_input(outputs, deadline)) {
+      throw Failure("row '" + row_ + "' did not answer within " +
+                    std::to_string(patience_.count()) + " minutes");
+    }
+    for (std::size_t i = left.size(); i-- > 0;) {
+      if (outputs[i].revents == 0) continue;
+      answers[left[i]] = processes_[left[i]]->answer(patience_);
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return answers;
+}
+
+// All ends are waited for at once.
+PythonRanks::~PythonRanks() {
+  for (const auto& process : processes_) process->close();
 }
 
 }  // namespace convoy::cli

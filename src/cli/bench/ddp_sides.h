@@ -62,14 +62,21 @@ struct DdpPeer {
   bool fused = false;  // PyTorch's own fused SGD
 };
 
-// PyTorch's, each on the cores that the rank of Convoy has. `compile`: with torch.compile.
+// PyTorch's, each on the cores that the rank of Convoy has. `compile`: with torch.compile. When one
+// of them fails, the others are killed: they would wait for it.
 class PythonRanks final : public DdpRanks {
  public:
   PythonRanks(const DdpSetting& setting, const DdpPeer& peer, const std::vector<RankPlace>& places,
               bool compile);
+  ~PythonRanks() override;
+  PythonRanks(const PythonRanks&) = delete;
+  PythonRanks& operator=(const PythonRanks&) = delete;
   RowAnswer run(int steps) override;
 
  private:
+  std::vector<RowAnswer> read_answers();
+
+  std::string row_;
   std::vector<std::unique_ptr<RowProcess>> processes_;
   std::chrono::minutes patience_;
 };

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
@@ -20,6 +21,7 @@ namespace convoy::cli {
 namespace {
 
 constexpr auto kEndDeadline = std::chrono::seconds(30);
+constexpr auto kTermDeadline = std::chrono::seconds(10);  // after SIGTERM
 constexpr int kNotStarted = 127;  // as shells say it
 
 // "NAME=value" strings of this process's environment with `changes` on top.
@@ -55,7 +57,7 @@ RowAnswer parse_row_answer(const std::string& row, const std::string& text) {
   if (answer.is_object() && answer.contains("error") && answer["error"].is_string())
     throw Failure("row '" + row + "': " + answer["error"].get<std::string>());
   try {
-    return {answer.at("seconds"), answer.at("losses")};
+    return {answer.at("seconds"), answer.at("losses"), answer.value("torch", std::string())};
   } catch (const nlohmann::json::exception&) {
     throw Failure("row '" + row + "' answered '" + text.substr(0, 200) + "'");
   }
@@ -93,17 +95,24 @@ RowProcess::~RowProcess() {
   wait_for_end();
 }
 
-// The program's status; what stays is killed.
+// The program's status; what stays is told to end, since it may have processes of its own to end
+// and files to remove, and then killed.
 int RowProcess::wait_for_end() {
   if (pid_ < 0) return 0;
   const auto deadline = Clock::now() + kEndDeadline;
+  bool told = false;
   int status = 0;
   while (waitpid(pid_, &status, WNOHANG) == 0) {
-    if (Clock::now() > deadline) kill(pid_, SIGKILL);
+    if (Clock::now() > deadline && !std::exchange(told, true)) kill(pid_, SIGTERM);
+    if (Clock::now() > deadline + kTermDeadline) kill(pid_, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   pid_ = -1;
   return status;
+}
+
+void RowProcess::give_up() {
+  if (pid_ > 0) kill(pid_, SIGKILL);
 }
 
 void RowProcess::tell_end() {

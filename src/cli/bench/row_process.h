@@ -16,9 +16,10 @@ namespace convoy::cli {
 struct RowAnswer {
   double seconds = 0;
   std::vector<double> losses;  // one per step
+  std::string torch = {};      // the version of PyTorch or LibTorch, where it is said
 };
 
-// Reads an answer, {"seconds": s, "losses": [...]}. Throws Failure naming the row where it is none,
+// Reads an answer, {"seconds": s, "losses": [...]}, and "torch" if it is there. Throws Failure naming the row where it is none,
 // or says why there is none: {"error": "..."}.
 RowAnswer parse_row_answer(const std::string& row, const std::string& text);
 
@@ -37,7 +38,8 @@ class RowProcess {
   // if it can't be started.
   RowProcess(std::string row, const std::vector<std::string>& command,
              const RowEnvironment& environment, const std::vector<int>& cores = {});
-  // Closes the program's input and waits; kills it if it stays longer than 30 seconds.
+  // Closes the program's input and waits; tells it to end (SIGTERM) if it stays longer than 30
+  // seconds, and kills it ten seconds later.
   ~RowProcess();
   RowProcess(const RowProcess&) = delete;
   RowProcess& operator=(const RowProcess&) = delete;
@@ -49,6 +51,11 @@ class RowProcess {
   // Throws Failure naming the row when the program ends, answers something else, or takes longer
   // than that.
   RowAnswer answer(std::chrono::minutes patience = kRowPatience);
+
+  // Closes its input, so that several programs end beside each other. Nothing is asked after it.
+  void close() { channel_.close(); }
+  // Kills the program, of which nothing is expected any more.
+  void give_up();
 
   // The descriptor of the program's output, at the end of which nothing of it is left.
   int output() const { return channel_.reading(); }
