@@ -174,8 +174,7 @@ void check_openmp() {
     if (is(name, "infinit")) refuse(name, kBusy);
   }
   constexpr const char* kBinds = "the command binds the ranks of both sides to the same cores";
-  for (const char* name :
-       {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) {
+  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) {
     if (!environment(name).empty() && !is(name, "false")) refuse(name, kBinds);
   }
 }

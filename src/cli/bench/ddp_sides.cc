@@ -166,8 +166,7 @@ RowAnswer ConvoyRanks::run(int steps) { return answer_of_all(job_.run(steps), st
 
 PythonRanks::PythonRanks(const DdpSetting& setting, const DdpPeer& peer,
                          const std::vector<RankPlace>& places, bool compile)
-    : row_(compile ? "ddp_compile" : "ddp"),
-      patience_(compile ? kCompilePatience : kRowPatience) {
+    : row_(compile ? "ddp_compile" : "ddp"), patience_(compile ? kCompilePatience : kRowPatience) {
   RowEnvironment settings = environment_of_side(setting);
   // All ranks are on this host, whose name may lead nowhere.
   if (environment("GLOO_SOCKET_IFNAME").empty()) settings.emplace_back("GLOO_SOCKET_IFNAME", "lo");
@@ -199,8 +198,7 @@ std::vector<RowAnswer> PythonRanks::read_answers() {
   std::iota(left.begin(), left.end(), std::size_t{0});
   while (!left.empty()) {
     std::vector<pollfd> outputs;
-    for (const std::size_t rank : left)
-      outputs.push_back({processes_[rank]->output(), POLLIN, 0});
+    for (const std::size_t rank : left) outputs.push_back({processes_[rank]->output(), POLLIN, 0});
     if (!wait_for_input(outputs, deadline)) {
       throw Failure("row '" + row_ + "' did not answer within " +
                     std::to_string(patience_.count()) + " minutes");

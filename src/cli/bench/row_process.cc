@@ -22,7 +22,7 @@ namespace {
 
 constexpr auto kEndDeadline = std::chrono::seconds(30);
 constexpr auto kTermDeadline = std::chrono::seconds(10);  // after SIGTERM
-constexpr int kNotStarted = 127;  // as shells say it
+constexpr int kNotStarted = 127;                          // as shells say it
 
 // "NAME=value" strings of this process's environment with `changes` on top.
 std::vector<std::string> changed_environment(const RowEnvironment& changes) {

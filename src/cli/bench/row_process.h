@@ -19,8 +19,8 @@ struct RowAnswer {
   std::string torch = {};      // the version of PyTorch or LibTorch, where it is said
 };
 
-// Reads an answer, {"seconds": s, "losses": [...]}, and "torch" if it is there. Throws Failure naming the row where it is none,
-// or says why there is none: {"error": "..."}.
+// Reads an answer, {"seconds": s, "losses": [...]}, and "torch" if it is there. Throws Failure
+// naming the row where it is none, or says why there is none: {"error": "..."}.
 RowAnswer parse_row_answer(const std::string& row, const std::string& text);
 
 inline constexpr std::chrono::minutes kRowPatience{10};
