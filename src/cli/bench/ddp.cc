@@ -156,8 +156,8 @@ void serve_ddp(const DdpBenchOptions& options) {
   });
 }
 
-// Threads that wait busily between the turns of their side would take the cores of the other one,
-// and OpenMP's own binding is done anew in each process, on another part of its cores.
+// Threads that wait busily between the turns of their side would take the cores of the other one.
+// OpenMP's own binding would have a rank of Convoy say that it has its first thread's core alone.
 void check_openmp() {
   const auto refuse = [](const char* name, const char* why) {
     throw UsageError(std::string(name) + " is " + environment(name) + ": " + why + "; unset it");
