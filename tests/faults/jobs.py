@@ -157,7 +157,7 @@ class Training:
         if shown.returncode != 0:
             print(shown.stderr, file=sys.stderr, end="")
             sys.exit(2)
-        labels = re.findall(r"^# (\w+)-\d+ \(", shown.stdout, re.MULTILINE)
+        labels = re.findall(r"^# (\w+)(?:-\d+)? \(", shown.stdout, re.MULTILINE)
         if "server" not in labels or "replica" not in labels:
             print(f"no servers or replicas among the roles of --dry-run:\n{shown.stdout}", file=sys.stderr, end="")
             sys.exit(2)

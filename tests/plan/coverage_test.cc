@@ -165,8 +165,8 @@ TEST(Coverage, Contention) {
     free.contention.clear();
     none.add(fitted(free).contention.at(0).part.interval, 0);
   });
-  // Two timings of a cell don't tell how much they scatter: what is drawn for that makes intervals
-  // of 95% hold the truth in 98% of all cases.
+  // Intervals of 95% hold the truth in 98% of all cases here, which is more than they say; why is
+  // not known yet.
   for (const Counter* counter : {&part, &delta, &middle}) counter->expect(0, 0.02);
   none.expect(0, 0.03);  // it is no less than nothing, so that it can be missed on one side alone
 }
