@@ -24,14 +24,27 @@ constexpr double kApart = 1.5;
 // Times of one worker say as much of the scatter of updates as so many more of several workers.
 constexpr double kMoreFreedom = 4;
 
-// By how much times of one worker scatter; the fit's own scatter where none was repeated.
-double scatter_alone(const std::vector<TimeSample>& times, const ComputeFit& compute) {
+// By how much times of one worker scatter, with the degrees of freedom that this is known with; the
+// fit's own scatter, which two parameters come out of, where none was repeated.
+struct ScatterAlone {
+  double scatter = 0;
+  double freedom = 0;
+};
+
+ScatterAlone scatter_alone(const std::vector<TimeSample>& times, const ComputeFit& compute) {
   std::map<std::int64_t, std::vector<double>> logs;
   for (const TimeSample& time : times) logs[time.samples].push_back(std::log(time.seconds));
   std::vector<std::vector<double>> groups;
   for (auto& [samples, values] : logs) groups.push_back(std::move(values));
   const GroupMeans means = group_means(groups, 0, 0);
-  return means.freedom > 0 ? means.scatter : compute.scatter;
+  if (means.freedom > 0) return {means.scatter, means.freedom};
+  return {compute.scatter, std::max(static_cast<double>(times.size()) - 2, 1.0)};
+}
+
+// With how many degrees of freedom the mean of two squared scatters is known that count as `own`
+// and `more` of them, when the second is known with `known`: by Welch and Satterthwaite.
+double freedom_of_both(double own, double more, double known) {
+  return (own + more) * (own + more) / (own + more * more / known);
 }
 
 struct ShareTimes {
@@ -218,7 +231,9 @@ class ContentionFitter {
         if (sample.workers == one.workers) one.waited = std::min(one.waited, sample.seconds);
       }
     }
-    means_ = group_means(groups, scatter_alone(times, compute), kMoreFreedom);
+    const ScatterAlone alone = scatter_alone(times, compute);
+    means_ = group_means(groups, alone.scatter, kMoreFreedom);
+    freedom_ = freedom_of_both(means_.freedom - kMoreFreedom, kMoreFreedom, alone.freedom);
     const double mean = mean_shift(means_.scatter);
     take(alone_.machine, cells_,
          [&](std::size_t g, const ShareTimes&) { return std::exp(means_.centers[g] + mean); });
@@ -273,7 +288,7 @@ class ContentionFitter {
     for (int round = 0; round < options.rounds; ++round) {
       RandomStream random(options.seed, number_of("contention"), static_cast<std::uint64_t>(round));
       double squares = 0;
-      const int freedom = std::max(1, static_cast<int>(means_.freedom));
+      const int freedom = std::max(1, static_cast<int>(std::lround(freedom_)));
       for (int i = 0; i < freedom; ++i) squares += std::pow(normal_draw(random), 2);
       const double again = std::sqrt(squares / freedom);  // the round's scatter, in units of ours
       take(machine_of_draw(alone_, static_cast<std::size_t>(round)), drawn,
@@ -362,6 +377,7 @@ class ContentionFitter {
   MeasuredMachine alone_;
   std::vector<WorkersTimes> cells_;
   GroupMeans means_;
+  double freedom_ = 0;  // degrees of freedom with which the scatter of the means is known
   Lines lines_;
   CommunicationKind kind_ = CommunicationKind::constant;
   std::vector<double> logs_;  // of delta, by each number of workers

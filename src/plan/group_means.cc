@@ -44,8 +44,15 @@ GroupMeans group_means(const std::vector<std::vector<double>>& groups, double kn
         weights += weight, sum += weight * value;
       }
       means.centers[g] = sum / weights;
-      for (const double value : groups[g])
-        scores += std::pow(huber((value - means.centers[g]) / s), 2);
+      const double n = static_cast<double>(groups[g].size());
+      if (n < 2) continue;
+      // Values are nearer to the mean of their own few than to the center that they scatter around;
+      // drawn out to where they would be from that, as many of them are cut off as of any.
+      const double drawn_out = std::sqrt(n / (n - 1));
+      for (const double value : groups[g]) {
+        const double z = drawn_out * (value - means.centers[g]) / s;
+        scores += std::pow(huber(z) / drawn_out, 2);
+      }
     }
     s = std::sqrt((s * s * scores / kMeanSquare + freedom * known * known) / means.freedom);
     if (std::abs(s - before) <= 1e-9 * before) break;

@@ -5,6 +5,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/plan/hardware.h"
+#include "plan/group_means.h"
+#include "plan/robust.h"
 #include "tests/base/scratch.h"
 #include "tests/plan/synthetic.h"
 
@@ -222,6 +224,24 @@ TEST(Contention, FilesHaveItAndThoseOfBeforeHaveNone) {
   const Machine old = machine_of_toml(before);
   EXPECT_TRUE(old.contention.empty());
   EXPECT_DOUBLE_EQ(seconds_per_update(old, 16, 2), 9e-3);
+}
+
+// Values of a pair are nearer to its mean than to the center that they scatter around: half of
+// their variance is missing, and so is most of what the robust estimate cuts off.
+TEST(GroupMeans, ScatterOfFewValuesIsNotTooLarge) {
+  constexpr std::size_t kGroups = 4000;
+  for (const std::size_t size : {2, 3, 10}) {
+    RandomStream random(5, size);
+    std::vector<std::vector<double>> groups(kGroups, std::vector<double>(size));
+    for (std::vector<double>& group : groups) {
+      const double center = random.uniform();
+      for (double& value : group) value = center + 0.1 * normal_draw(random);
+    }
+    const GroupMeans means = group_means(groups, 0, 0);
+    EXPECT_EQ(means.freedom, static_cast<double>(kGroups * (size - 1)));
+    // Five standard deviations of what 4000 pairs say of it.
+    EXPECT_NEAR(means.scatter, 0.1, 0.006) << size;
+  }
 }
 
 }  // namespace

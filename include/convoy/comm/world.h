@@ -49,9 +49,11 @@ struct WorldOptions {
 // Errors: Failure as Operation::wait says; a failed world is not usable again.
 class World {
  public:
-  // Joins the job that mpirun, srun or `convoy run` started, initializing MPI. A program that was
-  // started alone gets a world of one rank and MPI is left alone. Throws UsageError when the
-  // program has initialized MPI itself (see adopt() in convoy/comm/mpi.h).
+  // Joins the job that mpirun, srun or `convoy run` started, initializing MPI. The calling thread,
+  // and those that it starts later, get short turns of the scheduler (docs/performance.md, "Threads
+  // on a busy machine"). A program that was started alone gets a world of one rank; MPI and turns
+  // are left alone. Throws UsageError when the program has initialized MPI itself (see adopt() in
+  // convoy/comm/mpi.h).
   static World join(WorldOptions options = {});
 
   // Calls `body` on `ranks` threads of this process, each with a world of its own; returns when all

@@ -4,6 +4,7 @@
 
 #include "comm/transports/mpi.h"
 #include "comm/world/cores.h"
+#include "comm/world/turns.h"
 #include "convoy/base/error.h"
 #include "convoy/base/system.h"
 #include "convoy/comm/mpi.h"
@@ -67,6 +68,7 @@ World World::join(WorldOptions options) {
     return World(std::move(thread_transports(1).front()), options);
   }
   yield_when_crowded();
+  ask_for_short_turns();
   int level = MPI_THREAD_SINGLE;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
   // Nobody but the engine calls MPI, one thread at a time.

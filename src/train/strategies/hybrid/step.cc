@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/model/randomness.h"
+#include "train/channels.h"
 #include "train/strategies/hybrid/strategy.h"
 
 namespace convoy::train {

@@ -39,6 +39,9 @@ class BatchEvaluator::Context final : public InnerContext {
   BatchEvaluator& evaluator_;
 };
 
+// Both are here since only this file knows what a Context is.
+BatchEvaluator::BatchEvaluator(BatchServiceFactory connect) : connect_(std::move(connect)) {}
+
 BatchEvaluator::~BatchEvaluator() = default;
 
 Arrangement BatchEvaluator::arrange(const comm::World& world, const Recipe& recipe) {

@@ -20,7 +20,7 @@ namespace convoy::train {
 // An update is an iteration of the method, and an epoch: every iteration looks at all samples.
 class BatchEvaluator final : public Around {
  public:
-  explicit BatchEvaluator(BatchServiceFactory connect) : connect_(std::move(connect)) {}
+  explicit BatchEvaluator(BatchServiceFactory connect);
   ~BatchEvaluator() override;
 
   Arrangement arrange(const comm::World& world, const Recipe& recipe) override;
