@@ -20,16 +20,18 @@ std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<BucketItem>
   for (std::size_t position = 0; position < order.size(); ++position) {
     const BucketItem& item = items[order[position]];
     Open& bucket = open[item.type];
-    const std::size_t cap = had_first[item.type] ? limit : first_limit;
-    if (!bucket.members.empty() && bucket.bytes + item.bytes > cap) {
-      closed.push_back(std::exchange(bucket, {}));
-      had_first[item.type] = true;
-    }
+    const std::size_t enough = had_first[item.type] ? limit : first_limit;
     bucket.members.push_back(order[position]);
     bucket.bytes += item.bytes;
     bucket.last = position;
+    if (bucket.bytes >= enough) {
+      closed.push_back(std::exchange(bucket, {}));
+      had_first[item.type] = true;
+    }
   }
-  for (auto& [type, bucket] : open) closed.push_back(std::move(bucket));
+  for (auto& [type, bucket] : open) {
+    if (!bucket.members.empty()) closed.push_back(std::move(bucket));
+  }
   std::sort(closed.begin(), closed.end(),
             [](const Open& a, const Open& b) { return a.last < b.last; });
   std::vector<std::vector<std::size_t>> result;

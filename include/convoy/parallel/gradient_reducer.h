@@ -31,9 +31,9 @@ enum class Averaging {
 
 // All but gradient_as_bucket_view and compute_in_buckets must be the same on every rank.
 struct ReducerOptions {
-  // Gradients are reduced in buckets, in the order in which backward produces them. The first one
-  // is small, so that communication starts early. A gradient larger than the limit has a bucket of
-  // its own.
+  // Gradients are reduced in buckets, in the order in which backward produces them. A bucket ends
+  // with the gradient that makes it so large, or larger, in bytes. The first one is small, so that
+  // communication starts early.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{8} << 20;
   Averaging averaging = Averaging::samples;

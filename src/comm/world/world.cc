@@ -15,6 +15,7 @@
 #include "comm/internals.h"
 #include "comm/world/cores.h"
 #include "comm/world/group.h"
+#include "comm/world/turns.h"
 #include "convoy/base/clock.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -235,6 +236,7 @@ void World::run_threads(int ranks, const std::function<void(World&)>& body, Worl
   std::vector<std::thread> threads;
   for (auto& transport : transports) {
     threads.emplace_back([&, transport = std::move(transport)]() mutable {
+      ask_for_short_turns();
       try {
         World world(std::move(transport), options);
         body(world);
