@@ -7,17 +7,29 @@
 #include <chrono>
 #include <thread>
 
+#include "convoy/base/clock.h"
+
 namespace convoy::comm {
 
-// Yields for a few microseconds, since most answers come soon; then sleeps, longer and longer, so
-// that more ranks than cores can live together.
+// Gives the core to whoever wants it. True if somebody did, and computed for a while: Linux counts
+// each yield beside such a one as a turn that was used, and who has used many goes last when it has
+// something to do; so it should sleep.
+inline bool yield_is_long() {
+  constexpr auto kLong = std::chrono::microseconds(50);
+  const auto before = Clock::now();
+  sched_yield();
+  return Clock::now() - before > kLong;
+}
+
+// Yields for a few microseconds, since most answers come soon; then, or as soon as others compute
+// on this core, sleeps, longer and longer, so that more ranks than cores can live together.
 class Backoff {
  public:
   explicit Backoff(std::chrono::microseconds longest) : longest_(longest) {}
   void pause() {
-    if (yields_ < 50) {
-      ++yields_;
-      sched_yield();
+    constexpr int kYields = 50;
+    if (yields_ < kYields) {
+      yields_ = yield_is_long() ? kYields : yields_ + 1;
       return;
     }
     std::this_thread::sleep_for(sleep_);

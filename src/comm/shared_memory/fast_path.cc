@@ -1,7 +1,6 @@
-#include <sched.h>
-
 #include "comm/collectives/allreduce/allreduce.h"
 #include "comm/collectives/reproducible/kernels.h"
+#include "comm/engine/backoff.h"
 #include "comm/internals.h"
 #include "comm/shared_memory/reduction.h"
 #include "comm/shared_memory/small_reduction.h"
@@ -13,14 +12,13 @@
 namespace convoy::comm {
 namespace {
 
-void relax(bool crowded) {
-  if (crowded) {
-    sched_yield();
-    return;
-  }
+// Whether it is worth while to look again.
+bool relax(bool crowded) {
+  if (crowded) return !yield_is_long();
 #if defined(__x86_64__)
   _mm_pause();
 #endif
+  return true;
 }
 
 Task rest(Waiting& work, std::exception_ptr error) {
@@ -42,7 +40,7 @@ void run(Waiting& work, bool crowded, const HandOver& hand_over) {
       // ranks takes as long as to copy some ten KiB, and empties the caches.
       while (work.advance()) look = 0;
       if (work.done()) return;
-      relax(crowded);
+      if (!relax(crowded)) break;
     }
   } catch (const std::exception&) {
     error = std::current_exception();
