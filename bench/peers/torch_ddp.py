@@ -152,9 +152,10 @@ def train(options, answers):
     fused = {"fused": True} if options.fused else {}
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum,
                                 weight_decay=options.weight_decay, **fused)
-    run = DistributedDataParallel(model, gradient_as_bucket_view=True) if options.ranks > 1 else model
-    if options.compile:
-        run = torch.compile(run)
+    # What torch.compile makes of a DistributedDataParallel is run as it is, without compiling the network in it.
+    run = torch.compile(model) if options.compile else model
+    if options.ranks > 1:
+        run = DistributedDataParallel(run, gradient_as_bucket_view=True)
     criterion = torch.nn.CrossEntropyLoss()
     samples = Samples(options)
 
@@ -175,6 +176,8 @@ def train(options, answers):
             start = time.monotonic()
             losses += [step(images, labels) for images, labels in batches]
             seconds += time.monotonic() - start
+        if options.compile and not torch._dynamo.utils.counters["stats"]["unique_graphs"]:
+            raise RuntimeError("torch.compile has compiled nothing")
         if not all(map(math.isfinite, losses)):  # of which JSON has none
             raise RuntimeError("a loss is not a finite number")
         print(json.dumps({"seconds": seconds, "losses": losses, "torch": torch.__version__}), file=answers, flush=True)
