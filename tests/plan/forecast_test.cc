@@ -23,19 +23,20 @@ TEST(Forecast, OneRankComputes) {
 }
 
 TEST(Forecast, DataParallelismAddsGradientsUpInBuckets) {
-  // fc2's gradients fill the first bucket, those of fc1 and conv the second.
+  // fc1's gradients fill the first bucket, 1.2 MB, and those of conv are the second.
   const StepForecast two = step({Parallelism::data}, 2);
-  // What ranks agree on travels while fc2's backward computes.
-  EXPECT_NEAR(two.step_s, 0.52 + 1.04 + 0.9 + 0.13, 1e-12);
-  EXPECT_NEAR(two.exposed_s, 0.9, 1e-12);
-  EXPECT_NEAR(two.communication_s, agreed(1) + 0.4 + 0.9, 1e-12);
-  EXPECT_NEAR(two.hidden(), 0.4 / 1.3, 1e-4);
+  // What ranks agree on travels while fc2's backward computes; of the first bucket's 1.2 s conv's
+  // backward hides 0.8.
+  EXPECT_NEAR(two.step_s, 0.52 + 1.04 + 0.5 + 0.13, 1e-12);
+  EXPECT_NEAR(two.exposed_s, 0.5, 1e-12);
+  EXPECT_NEAR(two.communication_s, agreed(1) + 1.2 + 0.1, 1e-12);
+  EXPECT_NEAR(two.hidden(), 0.8 / 1.3, 1e-4);
   EXPECT_NEAR(two.sent_bytes, 8 + 1.3e6, 1e-6);
   EXPECT_DOUBLE_EQ(two.compute_s, 1.69);
   // A ring of four: 1.5 times the bytes.
   const StepForecast four = step({Parallelism::data}, 4);
   EXPECT_NEAR(four.sent_bytes, 16 + 1.5 * 1.3e6, 1e-6);
-  EXPECT_NEAR(four.step_s, 0.52 + 1.04 + 1.35 + 0.13, 1e-12);
+  EXPECT_NEAR(four.step_s, 0.52 + 1.04 + 1.0 + 0.15 + 0.13, 1e-12);
 }
 
 TEST(Forecast, CopiesAndBucketsCount) {
@@ -279,12 +280,14 @@ TEST(Forecast, ProcessorsAreShared) {
   const TrainingCost cost = network();
   const StepForecast half = forecast(cost, kLinks, {0.5}, 1, 4, {Parallelism::data});
   EXPECT_DOUBLE_EQ(half.step_s, 2 * 1.69);
-  // Each byte costs the sender and the receiver 0.1 us: of 0.4 MB, in and out, 0.08 s of conv's and
-  // fc1's backward.
+  // Each byte costs the sender and the receiver 0.1 us: of fc2's 0.4 MB, in and out, 0.08 s of
+  // conv's and fc1's backward.
+  TrainingCost divided = cost;
+  divided.first_bucket_bytes = 4e5;
   Network busy = kLinks;
   busy.processor_s_per_byte = 1e-7;
-  const StepForecast two = forecast(cost, busy, {}, 2, 4, {Parallelism::data});
-  EXPECT_NEAR(two.step_s, step({Parallelism::data}, 2).step_s + 0.08, 1e-5);
+  const StepForecast two = forecast(divided, busy, {}, 2, 4, {Parallelism::data});
+  EXPECT_NEAR(two.step_s, step({Parallelism::data}, 2, divided).step_s + 0.08, 1e-5);
 }
 
 TEST(Forecast, LatencyCountsByStep) {

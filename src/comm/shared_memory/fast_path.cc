@@ -1,6 +1,6 @@
+#include "base/yield.h"
 #include "comm/collectives/allreduce/allreduce.h"
 #include "comm/collectives/reproducible/kernels.h"
-#include "comm/engine/backoff.h"
 #include "comm/internals.h"
 #include "comm/shared_memory/reduction.h"
 #include "comm/shared_memory/small_reduction.h"
@@ -14,7 +14,7 @@ namespace {
 
 // Whether it is worth while to look again.
 bool relax(bool crowded) {
-  if (crowded) return !yield_is_long();
+  if (crowded) return yield_briefly();
 #if defined(__x86_64__)
   _mm_pause();
 #endif

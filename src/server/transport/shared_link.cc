@@ -1,7 +1,6 @@
 #include "server/transport/shared_link.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/yield.h"
 #include "convoy/base/error.h"
 
 namespace convoy::server::transport {
@@ -92,7 +92,7 @@ void SharedLink::ring_peer(std::uint32_t reason) {
 void SharedLink::wait(std::uint32_t bell) {
   for (int i = 0; i < kYields; ++i) {
     if (own_->rung.load() != bell || readable() != 0 || closing_) return;
-    sched_yield();
+    if (!yield_briefly()) break;
   }
   own_->waiting.fetch_or(kForData);
   if (readable() == 0 && !closing_) {
