@@ -1,25 +1,24 @@
 // How a thread waits for something that nobody tells it of.
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
-#include "base/yield.h"
-
 namespace convoy::comm {
 
-// Yields for a few microseconds, since most answers come soon; then, or as soon as others compute
-// on this core, sleeps, longer and longer, so that more ranks than cores can live together.
+// Yields for a few microseconds, since most answers come soon; then sleeps, longer and longer, so
+// that more ranks than cores can live together.
 class Backoff {
  public:
   explicit Backoff(std::chrono::microseconds longest) : longest_(longest) {}
   void pause() {
-    constexpr int kYields = 50;
-    if (yields_ < kYields) {
+    if (yields_ < 50) {
       ++yields_;
-      if (yield_briefly()) return;
-      yields_ = kYields;
+      sched_yield();
+      return;
     }
     std::this_thread::sleep_for(sleep_);
     sleep_ = std::min(sleep_ * 2, longest_);

@@ -1,4 +1,5 @@
-#include "base/yield.h"
+#include <sched.h>
+
 #include "comm/collectives/allreduce/allreduce.h"
 #include "comm/collectives/reproducible/kernels.h"
 #include "comm/internals.h"
@@ -12,13 +13,14 @@
 namespace convoy::comm {
 namespace {
 
-// Whether it is worth while to look again.
-bool relax(bool crowded) {
-  if (crowded) return yield_briefly();
+void relax(bool crowded) {
+  if (crowded) {
+    sched_yield();
+    return;
+  }
 #if defined(__x86_64__)
   _mm_pause();
 #endif
-  return true;
 }
 
 Task rest(Waiting& work, std::exception_ptr error) {
@@ -40,7 +42,7 @@ void run(Waiting& work, bool crowded, const HandOver& hand_over) {
       // ranks takes as long as to copy some ten KiB, and empties the caches.
       while (work.advance()) look = 0;
       if (work.done()) return;
-      if (!relax(crowded)) break;
+      relax(crowded);
     }
   } catch (const std::exception&) {
     error = std::current_exception();

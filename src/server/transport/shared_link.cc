@@ -1,6 +1,7 @@
 #include "server/transport/shared_link.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,7 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "base/yield.h"
 #include "convoy/base/error.h"
 
 namespace convoy::server::transport {
@@ -92,7 +92,7 @@ void SharedLink::ring_peer(std::uint32_t reason) {
 void SharedLink::wait(std::uint32_t bell) {
   for (int i = 0; i < kYields; ++i) {
     if (own_->rung.load() != bell || readable() != 0 || closing_) return;
-    if (!yield_briefly()) break;
+    sched_yield();
   }
   own_->waiting.fetch_or(kForData);
   if (readable() == 0 && !closing_) {
