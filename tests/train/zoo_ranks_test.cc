@@ -21,8 +21,8 @@ constexpr std::size_t kZooSteps = 20;
 constexpr double kZooRate = 1e-3;
 
 // All of it in float64, where a sum in another order differs by some 1e-16 of its largest term: the
-// losses and weights of most networks end within 2e-14 of each other. What is wrong with a share of
-// a batch, a statistic or a mask of dropout shows in the first three digits.
+// losses and weights of most networks end within 2.1e-14 of each other. What is wrong with a share
+// of a batch, a statistic or a mask of dropout shows in the first three digits.
 constexpr double kZooTolerance = 1e-12;
 
 // Of networks in which a step at the usual rate makes a difference a thousand times as large: after
